@@ -30,7 +30,7 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 """Bytes of one element of every `kv_dtype`."""
 
 LAYOUTS: Final = ("LKHTD", "opaque")
-"""`LKHTD`: [layer, K or V, KV head, token, head dimension], C order. `opaque`: bytes of any size."""
+"""`LKHTD`: [layer, K or V, head, token, head element], C order. `opaque`: bytes of any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,8 @@ class Fingerprint:
             raise FingerprintError(
                 f"block_tokens is {self.block_tokens}",
                 field="fingerprint.block_tokens",
-                limit=f"a multiple of {limits.BLOCK_TOKENS_MULTIPLE} up to {limits.BLOCK_TOKENS_MAX}",
+                limit=f"a multiple of {limits.BLOCK_TOKENS_MULTIPLE}, "
+                f"at most {limits.BLOCK_TOKENS_MAX}",
             )
         self._check_split("layers", "pp_size")
         self._check_split("kv_heads", "tp_size")
@@ -144,7 +145,7 @@ class Fingerprint:
         return bytes(out)
 
     def digest(self) -> bytes:
-        """Return SHA3-512 of the canonical bytes: 64 bytes that name this fingerprint on the wire."""
+        """Return SHA3-512 of the canonical bytes, 64 bytes: the name on the wire."""
         return hashlib.sha3_512(self.canonical()).digest()
 
     @property

@@ -135,7 +135,10 @@ GetHandler: TypeAlias = (
 PutHandler: TypeAlias = (
     "Callable[[AsyncIterator[Frame[cache_pb2.PutRequest]], Any], Awaitable[cache_pb2.PutResponse]]"
 )
-ReplicateHandler: TypeAlias = "Callable[[AsyncIterator[Frame[replication_pb2.ReplicateRequest]], Any], AsyncIterator[replication_pb2.ReplicateResponse]]"
+ReplicateHandler: TypeAlias = (
+    "Callable[[AsyncIterator[Frame[replication_pb2.ReplicateRequest]], Any],"
+    " AsyncIterator[replication_pb2.ReplicateResponse]]"
+)
 
 
 def serve_cache_frames(server: grpc.aio.Server, get: GetHandler, put: PutHandler) -> None:
