@@ -1,0 +1,5 @@
+"""The `kvorum` command: builds objects from flags, owns logging, signals and exit codes."""
+
+from kvorum.cli.local_cluster import LocalCluster, LocalSettings
+
+__all__ = ["LocalCluster", "LocalSettings"]

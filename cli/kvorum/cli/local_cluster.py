@@ -1,0 +1,316 @@
+"""LocalCluster: a whole cluster on this machine, each member in a process of its own.
+
+It writes the cluster file with fresh secrets, starts the nodes, waits until they serve, hurts
+them on request, and never leaves one behind: its end stops them, and a node whose parent
+vanished ends by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import shutil
+import string
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kvorum.cli.member_process import MemberProcess
+from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
+from kvorum.core.errors import InvalidArgumentError, UnavailableError
+from kvorum.placement import ClusterFile, ClusterMap, Member, SlotMap
+
+_LOG: Final = logging.getLogger(__name__)
+
+ZONES_MAX: Final = 8
+PROCESSES_MAX: Final = 64
+MEMORY_BYTES_DEFAULT: Final = 512 << 20
+START_S_DEFAULT: Final = 60.0
+DRAIN_S_DEFAULT: Final = 10.0
+LOG_BYTES_MAX: Final = 4 << 20
+_PORT_DRAWS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSettings:
+    """Shape of a local cluster.
+
+    Attributes:
+        zones: zones, named a, b, c and so on; 1 to 8.
+        shards: members of each zone; zones times shards is at most 64.
+        memory_bytes: bytes of each node's arena.
+        port: port of the first node, the others follow; 0 draws free ones.
+        directory: where the cluster file and the logs go; None for a temporary one that is
+            removed at the end.
+        cluster_file: path of the cluster file; None for `cluster.toml` in the directory.
+        start_s: seconds until every node must serve.
+        drain_s: seconds that nodes may take to end when asked, before they are killed.
+        node_flags: further flags of `kvorum node`, by name without the dashes.
+
+    Raises:
+        InvalidArgumentError: a number is out of its range.
+    """
+
+    zones: int = 3
+    shards: int = 1
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+    port: int = 0
+    directory: Path | None = None
+    cluster_file: Path | None = None
+    start_s: float = START_S_DEFAULT
+    drain_s: float = DRAIN_S_DEFAULT
+    node_flags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_range("zones", self.zones, 1, ZONES_MAX)
+        _check_range("shards", self.shards, 1, PROCESSES_MAX // self.zones)
+        if self.port:
+            _check_range("port", self.port, 1024, 65_536 - self.zones * self.shards)
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidArgumentError(f"{name} is {value}", field=name, limit=f"{low} to {high}")
+
+
+class LocalCluster:
+    """A cluster of local processes, as a context manager.
+
+    Args:
+        settings: its shape.
+
+    Example:
+        >>> with LocalCluster(LocalSettings(zones=3)) as cluster:  # doctest: +SKIP
+        ...     client = Client(cluster.endpoints, namespace="n", fingerprint=fingerprint)
+    """
+
+    def __init__(self, settings: LocalSettings | None = None) -> None:
+        self.settings = settings or LocalSettings()
+        self._map: ClusterMap | None = None
+        self._processes: dict[str, MemberProcess] = {}
+        self._directory: Path | None = None
+        self._cluster_file: Path | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All members, zone by zone; none before the start."""
+        return () if self._map is None else self._map.members
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """host:port of every member."""
+        return tuple(member.address for member in self.members)
+
+    @property
+    def cluster_file(self) -> Path:
+        """The cluster file that all members loaded.
+
+        Raises:
+            UnavailableError: the cluster was not started.
+        """
+        if self._cluster_file is None:
+            raise UnavailableError("the cluster is not running")
+        return self._cluster_file
+
+    def process(self, name: str) -> MemberProcess:
+        """Return the process of the member `name`.
+
+        Raises:
+            InvalidArgumentError: there is no such member.
+        """
+        try:
+            return self._processes[name]
+        except KeyError:
+            raise InvalidArgumentError(
+                f"{name!r} is no member", field="name", limit=", ".join(self._processes)
+            ) from None
+
+    def start(self) -> None:
+        """Start every member and wait until all serve; on any failure none is left.
+
+        Raises:
+            UnavailableError: already started, a port is in use, or a node ended.
+            DeadlineError: a node did not serve in time.
+        """
+        if self._processes:
+            raise UnavailableError("the cluster is running already")
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self) -> None:
+        settings = self.settings
+        directory = settings.directory or Path(tempfile.mkdtemp(prefix="kvorum-"))
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        deadline = time.monotonic() + settings.start_s
+        for draw in range(1, _PORT_DRAWS_MAX + 1):
+            ports = self._ports()
+            self._found(directory, ports)
+            try:
+                self._launch(directory, deadline)
+            except UnavailableError:
+                # Somebody else may have taken a port since it was found free.
+                self._end_processes()
+                if settings.port or draw == _PORT_DRAWS_MAX or not taken_ports(ports):
+                    raise
+                _LOG.info("ports taken, drawing others, draw=%d", draw)
+            else:
+                return
+
+    def _ports(self) -> list[int]:
+        count = self.settings.zones * self.settings.shards
+        if not self.settings.port:
+            return free_ports(count)
+        ports = [self.settings.port + index for index in range(count)]
+        taken = taken_ports(ports)
+        if taken:
+            raise UnavailableError(
+                "already in use: " + ", ".join(f"{LOOPBACK}:{port}" for port in taken),
+                field="port",
+                limit=f"{count} free ports in a row, or 0 to draw free ones",
+            )
+        return ports
+
+    def _found(self, directory: Path, ports: Sequence[int]) -> None:
+        """Lay out the map on `ports` and write the cluster file."""
+        self._map = _local_map(self.settings, ports)
+        file = ClusterFile(
+            map=self._map,
+            key_secret=secrets.token_bytes(32),
+            peer_token=secrets.token_urlsafe(32),
+            admin_token=secrets.token_urlsafe(32),
+        )
+        path = self.settings.cluster_file or directory / "cluster.toml"
+        self._cluster_file = path.absolute()
+        write_private(self._cluster_file, file.render())
+
+    def _launch(self, directory: Path, deadline: float) -> None:
+        for member in self.members:
+            log = directory / f"{member.name}.log"
+            process = MemberProcess(member.name, self._command(member), log)
+            self._processes[member.name] = process
+            process.start()
+        for process in self._processes.values():
+            process.wait_ready(deadline)
+
+    def _command(self, member: Member) -> list[str]:
+        flags = {
+            "cluster": str(self._cluster_file),
+            "name": member.name,
+            "memory": str(self.settings.memory_bytes),
+            "parent-pid": str(os.getpid()),
+            "log-bytes-max": str(LOG_BYTES_MAX),
+            **self.settings.node_flags,
+        }
+        command = [sys.executable, "-m", "kvorum.cli.main", "node"]
+        return command + [f"--{name}={value}" for name, value in flags.items()]
+
+    def kill(self, name: str) -> None:
+        """End a member at once (SIGKILL), as a crash would."""
+        self.process(name).kill()
+
+    def pause(self, name: str) -> None:
+        """Stop a member (SIGSTOP): its connections stay open and nothing answers."""
+        self.process(name).pause()
+
+    def resume(self, name: str) -> None:
+        """Let a paused member go on."""
+        self.process(name).resume()
+
+    def kill_zone(self, zone: str) -> tuple[str, ...]:
+        """End every member of `zone` at once; return their names.
+
+        Raises:
+            InvalidArgumentError: there is no such zone.
+        """
+        names = tuple(member.name for member in self.members if member.zone == zone)
+        if not names:
+            zones = sorted({member.zone for member in self.members})
+            raise InvalidArgumentError(f"{zone!r} is no zone", field="zone", limit=", ".join(zones))
+        for name in names:
+            self.kill(name)
+        return names
+
+    def restart(self, name: str) -> None:
+        """Start a member again, after ending it if it runs, and wait until it serves.
+
+        Raises:
+            UnavailableError: it ended again.
+            DeadlineError: it did not serve in time.
+        """
+        process = self.process(name)
+        _end([process], self.settings.drain_s)
+        process.start()
+        process.wait_ready(time.monotonic() + self.settings.start_s)
+
+    def stop(self) -> None:
+        """End every member, then remove the temporary directory. A second call does nothing."""
+        self._end_processes()
+        if self._directory is not None and self.settings.directory is None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory = None
+
+    def _end_processes(self) -> None:
+        _end(list(self._processes.values()), self.settings.drain_s)
+        self._processes.clear()
+
+
+def _end(processes: Sequence[MemberProcess], drain_s: float) -> None:
+    """Ask all to end, give them `drain_s` seconds together, and kill the rest."""
+    try:
+        for process in processes:
+            process.ask_to_stop()
+        deadline = time.monotonic() + drain_s
+        for process in processes:
+            process.wait(deadline)
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def _local_map(settings: LocalSettings, ports: Sequence[int]) -> ClusterMap:
+    """Lay out zones and shards on consecutive entries of `ports`."""
+    seats = [
+        (zone, shard)
+        for zone in string.ascii_lowercase[: settings.zones]
+        for shard in range(settings.shards)
+    ]
+    members = tuple(
+        Member(f"kvorum-{zone}-{shard}", zone, shard, f"{LOOPBACK}:{port}")
+        for (zone, shard), port in zip(seats, ports, strict=True)
+    )
+    return ClusterMap("local", 1, members, SlotMap.even(settings.shards))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace `path` by `text`, at once and readable by its owner only."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
