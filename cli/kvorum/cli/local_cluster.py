@@ -7,28 +7,28 @@ vanished ends by itself.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import secrets
 import shutil
-import string
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from kvorum.cli.member_process import MemberProcess
 from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
+from kvorum.core import limits
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
-from kvorum.placement import ClusterFile, ClusterMap, Member, SlotMap
+from kvorum.placement import SECRET_BYTES, ClusterFile, ClusterMap, Member, Tenant
 
 _LOG: Final = logging.getLogger(__name__)
 
-ZONES_MAX: Final = 8
 PROCESSES_MAX: Final = 64
 MEMORY_BYTES_DEFAULT: Final = 512 << 20
 START_S_DEFAULT: Final = 60.0
@@ -42,7 +42,7 @@ class LocalSettings:
     """Shape of a local cluster.
 
     Attributes:
-        zones: zones, named a, b, c and so on; 1 to 8.
+        zones: zones, named a, b, c and so on; 1 to 16.
         shards: members of each zone; zones times shards is at most 64.
         memory_bytes: bytes of each node's arena.
         port: port of the first node, the others follow; 0 draws free ones.
@@ -51,6 +51,7 @@ class LocalSettings:
         cluster_file: path of the cluster file; None for `cluster.toml` in the directory.
         start_s: seconds until every node must serve.
         drain_s: seconds that nodes may take to end when asked, before they are killed.
+        tenants: bearer token of every tenant by name; empty for one open tenant "default".
         node_flags: further flags of `kvorum node`, by name without the dashes.
 
     Raises:
@@ -65,10 +66,11 @@ class LocalSettings:
     cluster_file: Path | None = None
     start_s: float = START_S_DEFAULT
     drain_s: float = DRAIN_S_DEFAULT
+    tenants: Mapping[str, str] = field(default_factory=dict, repr=False)
     node_flags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_range("zones", self.zones, 1, ZONES_MAX)
+        _check_range("zones", self.zones, 1, limits.ZONES_MAX)
         _check_range("shards", self.shards, 1, PROCESSES_MAX // self.zones)
         if self.port:
             _check_range("port", self.port, 1024, 65_536 - self.zones * self.shards)
@@ -194,13 +196,20 @@ class LocalCluster:
 
     def _found(self, directory: Path, ports: Sequence[int]) -> None:
         """Lay out the map on `ports` and write the cluster file."""
-        self._map = _local_map(self.settings, ports)
-        file = ClusterFile(
-            map=self._map,
-            key_secret=secrets.token_bytes(32),
+        file = ClusterFile.local(
+            self.settings.zones,
+            self.settings.shards,
+            ports,
+            key_secret=secrets.token_bytes(SECRET_BYTES),
             peer_token=secrets.token_urlsafe(32),
             admin_token=secrets.token_urlsafe(32),
         )
+        tenants = tuple(
+            Tenant(name, hashlib.sha256(token.encode()).hexdigest())
+            for name, token in self.settings.tenants.items()
+        )
+        file = replace(file, tenants=tenants)
+        self._map = file.map
         path = self.settings.cluster_file or directory / "cluster.toml"
         self._cluster_file = path.absolute()
         write_private(self._cluster_file, file.render())
@@ -287,20 +296,6 @@ def _end(processes: Sequence[MemberProcess], drain_s: float) -> None:
     finally:
         for process in processes:
             process.kill()
-
-
-def _local_map(settings: LocalSettings, ports: Sequence[int]) -> ClusterMap:
-    """Lay out zones and shards on consecutive entries of `ports`."""
-    seats = [
-        (zone, shard)
-        for zone in string.ascii_lowercase[: settings.zones]
-        for shard in range(settings.shards)
-    ]
-    members = tuple(
-        Member(f"kvorum-{zone}-{shard}", zone, shard, f"{LOOPBACK}:{port}")
-        for (zone, shard), port in zip(seats, ports, strict=True)
-    )
-    return ClusterMap("local", 1, members, SlotMap.even(settings.shards))
 
 
 def write_private(path: Path, text: str) -> None:
