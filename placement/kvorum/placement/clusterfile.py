@@ -11,15 +11,14 @@ import hashlib
 import re
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 from kvorum.core import limits
 from kvorum.core.errors import InvalidArgumentError, TooLargeError
-from kvorum.core.fingerprint import Fingerprint
-from kvorum.placement import canonical
-from kvorum.placement.slots import SlotMap, SlotRun
-from kvorum.placement.tables import Table, inline, pairs
+from kvorum.placement import canonical, clustertext
+from kvorum.placement.slots import SlotMap
+from kvorum.placement.tables import Table, pairs
 from kvorum.placement.tenancy import NamespaceSpec, Tenant
 from kvorum.placement.topology import ClusterMap, Member
 
@@ -159,27 +158,16 @@ class ClusterFile:
             raise InvalidArgumentError(
                 f"the cluster file has the format {version}", field="format", limit=f"{FORMAT}"
             )
-        cluster_map = _read_map(top)
-        secrets = top.table("secrets")
-        key_secret = secrets.text("key_secret")
-        if not _HEX_SECRET.fullmatch(key_secret):
-            raise InvalidArgumentError(
-                "key_secret is not hexadecimal or has another length",
-                field="secrets.key_secret",
-                limit=f"{2 * SECRET_BYTES} hex digits",
-            )
-        peer_token, admin_token = secrets.text("peer_token"), secrets.text("admin_token")
-        secrets.end()
-        tenants = tuple(_read_tenant(t) for t in top.tables("tenants") or ())
+        cluster_map = clustertext.read_map(top)
+        key_secret, peer_token, admin_token = _read_secrets(top.table("secrets"))
+        tenants = clustertext.read_tenants(top)
         replicas = min(limits.REPLICAS_DEFAULT, len(cluster_map.zones))
-        specs = tuple(_read_namespace(t, replicas) for t in top.tables("namespaces") or ())
+        namespaces = clustertext.read_namespaces(top, replicas)
         top.end()
-        return cls(cluster_map, bytes.fromhex(key_secret), peer_token, admin_token, tenants, specs)
+        return cls(cluster_map, key_secret, peer_token, admin_token, tenants, namespaces)
 
     def render(self) -> str:
         """Return the file's text; `parse` gives back an equal value."""
-        runs = "".join(f"  {inline(asdict(run))},\n" for run in self.map.slots.runs())
-        head = pairs({"name": self.map.cluster, "epoch": self.map.epoch})
         secrets = {
             "key_secret": self.key_secret.hex(),
             "peer_token": self.peer_token,
@@ -188,73 +176,26 @@ class ClusterFile:
         return "\n".join(
             [
                 f"format = {FORMAT}\n",
-                f"[cluster]\n{head}slots = [\n{runs}]\n",
+                clustertext.write_map(self.map),
                 f"[secrets]\n{pairs(secrets)}",
-                *(f"[[members]]\n{pairs(_fields(member))}" for member in self.map.members),
-                *(f"[[tenants]]\n{pairs(_fields(tenant))}" for tenant in self.tenants),
-                *(
-                    f"[[namespaces]]\n"
-                    f"{pairs({'tenant': spec.tenant, 'name': spec.name, **spec.policy()})}"
-                    f"[namespaces.fingerprint]\n{pairs(_fields(spec.fingerprint))}"
-                    for spec in self.namespaces
-                ),
+                *clustertext.write_rows("members", self.map.members),
+                *clustertext.write_rows("tenants", self.tenants),
+                *clustertext.write_namespaces(self.namespaces),
             ]
         )
 
 
-def _read_map(top: Table) -> ClusterMap:
-    cluster = top.table("cluster")
-    members = tuple(_read_member(table) for table in top.tables("members") or ())
-    runs = cluster.tables("slots")
-    slots = (
-        SlotMap.even(1 + max((member.shard for member in members), default=0))
-        if runs is None
-        else SlotMap.from_runs(_read_run(table) for table in runs)
-    )
-    name, epoch = cluster.text("name"), cluster.integer("epoch")
-    cluster.end()
-    return ClusterMap(name, epoch, members, slots)
-
-
-def _read_run(table: Table) -> SlotRun:
-    run = SlotRun(table.integer("count"), table.integer("shard"))
+def _read_secrets(table: Table) -> tuple[bytes, str, str]:
+    key_secret = table.text("key_secret")
+    if not _HEX_SECRET.fullmatch(key_secret):
+        raise InvalidArgumentError(
+            "key_secret is not hexadecimal or has another length",
+            field="secrets.key_secret",
+            limit=f"{2 * SECRET_BYTES} hex digits",
+        )
+    secrets = bytes.fromhex(key_secret), table.text("peer_token"), table.text("admin_token")
     table.end()
-    return run
-
-
-def _read_member(table: Table) -> Member:
-    name, zone = table.text("name"), table.text("zone")
-    shard, address = table.integer("shard"), table.text("address")
-    table.end()
-    with table.located():
-        return Member(name, zone, shard, address)
-
-
-def _read_tenant(table: Table) -> Tenant:
-    name, token_sha256 = table.text("name"), table.text("token_sha256")
-    table.end()
-    with table.located():
-        return Tenant(name, token_sha256)
-
-
-def _read_namespace(table: Table, replicas: int) -> NamespaceSpec:
-    fingerprint = table.table("fingerprint")
-    with fingerprint.located():
-        made_by = Fingerprint.from_mapping(fingerprint.rest())
-    tenant, name = table.text("tenant"), table.text("name")
-    policy = {
-        "replicas": table.integer("replicas", replicas),
-        "ttl_ms": table.integer("ttl_ms", 0),
-        "idle_ttl_ms": table.integer("idle_ttl_ms", 0),
-        "quota_bytes": table.integer("quota_bytes", 0),
-    }
-    table.end()
-    with table.located():
-        return NamespaceSpec(tenant, name, made_by, **policy)
-
-
-def _fields(value: Member | Tenant | Fingerprint) -> dict[str, str | int]:
-    return asdict(value)
+    return secrets
 
 
 def _check_token(name: str, token: object) -> None:
