@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fastcrc import crc32
 
-from kvorum.core.errors import ChecksumError
+from kvorum.core.errors import ChecksumError, InvalidArgumentError
 
 
 def crc32c(data: bytes | bytearray | memoryview, initial: int = 0) -> int:
@@ -15,16 +15,35 @@ def crc32c(data: bytes | bytearray | memoryview, initial: int = 0) -> int:
 
 
 def frame_views(data: memoryview, frame_sizes: Iterable[int]) -> list[memoryview]:
-    """Cut `data` into consecutive frames, without a copy."""
+    """Cut `data` into consecutive frames of so many bytes, without a copy.
+
+    Raises:
+        InvalidArgumentError: the frames and `data` differ in length, or `data` is not contiguous.
+    """
+    if not data.c_contiguous:
+        raise InvalidArgumentError(
+            "payload is scattered in memory", field="payload", limit="one contiguous buffer"
+        )
+    octets = data.cast("B")
     views, start = [], 0
     for size in frame_sizes:
-        views.append(data[start : start + size])
+        views.append(octets[start : start + size])
         start += size
+    if start != octets.nbytes:
+        raise InvalidArgumentError(
+            f"the frames have {start} bytes and the payload {octets.nbytes}",
+            field="frame_sizes",
+            limit="the length of the payload",
+        )
     return views
 
 
-def frame_checksums(data: memoryview, frame_sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the CRC-32C of each consecutive frame of `data`."""
+def frame_checksums(data: memoryview, frame_sizes: Iterable[int]) -> tuple[int, ...]:
+    """Return the CRC-32C of each consecutive frame of `data`.
+
+    Raises:
+        InvalidArgumentError: see `frame_views`.
+    """
     return tuple(crc32c(frame) for frame in frame_views(data, frame_sizes))
 
 
@@ -33,10 +52,18 @@ def verify(data: memoryview, frame_sizes: Sequence[int], checksums: Sequence[int
 
     Raises:
         ChecksumError: a frame's CRC-32C differs; the message names the frame.
+        InvalidArgumentError: see `frame_views`; or frames and checksums differ in number.
     """
-    for index, frame in enumerate(frame_views(data, frame_sizes)):
-        if crc32c(frame) != checksums[index]:
+    frames = frame_views(data, frame_sizes)
+    if len(frames) != len(checksums):
+        raise InvalidArgumentError(
+            f"{len(frames)} frames have {len(checksums)} checksums",
+            field="frame_crc32c",
+            limit="one for each frame",
+        )
+    for index, (frame, announced) in enumerate(zip(frames, checksums, strict=True)):
+        if crc32c(frame) != announced:
             raise ChecksumError(
-                f"frame {index} of {len(frame_sizes)} has another CRC-32C than announced",
+                f"frame {index} of {len(frames)} has another CRC-32C than announced",
                 field="payload",
             )

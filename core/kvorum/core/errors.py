@@ -28,7 +28,10 @@ KvorumError
 from __future__ import annotations
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Final
+
+_SHOWN_CHARS_MAX: Final = 100
+_SHOWN_BITS_MAX: Final = 64
 
 
 class ErrorCode(enum.IntEnum):
@@ -213,3 +216,14 @@ ERROR_BY_CODE: dict[ErrorCode, type[KvorumError]] = {
     cls.code: cls for cls in _tree(KvorumError) if cls is not KvorumError
 }
 """Every error class by its code; `InternalError` stands for the base class."""
+
+
+def shown(value: object) -> str:
+    """Return how an error message shows a value that came from outside: short whatever it is."""
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, str) and len(value) > _SHOWN_CHARS_MAX:
+        return f"{value[:_SHOWN_CHARS_MAX]!r}..."
+    if value is None or isinstance(value, int | float | str):
+        return repr(value)
+    return f"a {type(value).__name__}"

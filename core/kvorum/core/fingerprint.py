@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Final, Self
 
 from kvorum.core import limits
-from kvorum.core.errors import FingerprintError
+from kvorum.core.errors import FingerprintError, shown
 
 _MAGIC: Final = b"kvorum.fingerprint.v1\0"
 
@@ -81,18 +81,8 @@ class Fingerprint:
                 _check_text(field.name, value)
             else:
                 _check_count(field.name, value)
-        if self.kv_dtype not in DTYPE_BYTES:
-            raise FingerprintError(
-                f"unknown kv_dtype {self.kv_dtype!r}",
-                field="fingerprint.kv_dtype",
-                limit="one of " + ", ".join(DTYPE_BYTES),
-            )
-        if self.layout not in LAYOUTS:
-            raise FingerprintError(
-                f"unknown layout {self.layout!r}",
-                field="fingerprint.layout",
-                limit="one of " + ", ".join(LAYOUTS),
-            )
+        _check_choice("kv_dtype", self.kv_dtype, tuple(DTYPE_BYTES))
+        _check_choice("layout", self.layout, LAYOUTS)
         block_tokens_ok = (
             self.block_tokens <= limits.BLOCK_TOKENS_MAX
             and self.block_tokens % limits.BLOCK_TOKENS_MULTIPLE == 0
@@ -103,6 +93,12 @@ class Fingerprint:
                 field="fingerprint.block_tokens",
                 limit=f"a multiple of {limits.BLOCK_TOKENS_MULTIPLE}, "
                 f"at most {limits.BLOCK_TOKENS_MAX}",
+            )
+        if self.parts > limits.PARTS_MAX:
+            raise FingerprintError(
+                f"a block would have {self.parts} parts",
+                field="fingerprint.tp_size",
+                limit=f"tp_size * pp_size * cp_size at most {limits.PARTS_MAX}",
             )
         self._check_split("layers", "pp_size")
         self._check_split("kv_heads", "tp_size")
@@ -157,20 +153,35 @@ class Fingerprint:
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str) or not value:
         raise FingerprintError(
-            f"{name} must be non-empty text, not {value!r}", field=f"fingerprint.{name}"
+            f"{name} must be non-empty text, not {shown(value)}", field=f"fingerprint.{name}"
         )
-    if len(value.encode()) > limits.FINGERPRINT_TEXT_BYTES_MAX:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
         raise FingerprintError(
-            f"{name} has {len(value.encode())} bytes",
+            f"{name} is not Unicode text: {error.reason}", field=f"fingerprint.{name}"
+        ) from error
+    if size > limits.FINGERPRINT_TEXT_BYTES_MAX:
+        raise FingerprintError(
+            f"{name} has {size} bytes",
             field=f"fingerprint.{name}",
             limit=f"{limits.FINGERPRINT_TEXT_BYTES_MAX} bytes",
+        )
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise FingerprintError(
+            f"unknown {name} {shown(value)}",
+            field=f"fingerprint.{name}",
+            limit="one of " + ", ".join(choices),
         )
 
 
 def _check_count(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**32:
         raise FingerprintError(
-            f"{name} must be an integer, not {value!r}",
+            f"{name} must be an integer, not {shown(value)}",
             field=f"fingerprint.{name}",
             limit="1 to 2**32 - 1",
         )

@@ -22,8 +22,11 @@ import numpy.typing as npt
 from kvorum.core import limits
 from kvorum.core.errors import InvalidArgumentError, TooLargeError
 from kvorum.core.fingerprint import Fingerprint
+from kvorum.core.names import check_name
 
+SECRET_BYTES: Final = 32
 SALT_BYTES: Final = 32
+_KINDS: Final = "a sequence, array or tensor of integers in the host's memory"
 _SALT_MAGIC: Final = b"kvorum.tenant-salt.v1\0"
 
 
@@ -50,14 +53,7 @@ def token_array(tokens: Tokens) -> npt.NDArray[np.uint32]:
         raise InvalidArgumentError(
             f"tokens has {array.ndim} dimensions", field="tokens", limit="1 dimension"
         )
-    if array.size == 0:
-        raise InvalidArgumentError("tokens is empty", field="tokens", limit="at least 1 token")
-    if array.size > limits.PROMPT_TOKENS_MAX:
-        raise TooLargeError(
-            f"tokens has {array.size} ids",
-            field="tokens",
-            limit=f"{limits.PROMPT_TOKENS_MAX} tokens",
-        )
+    _check_count(array.size)
     if array.dtype.kind not in "iu":
         raise InvalidArgumentError(
             f"tokens has elements of type {array.dtype}", field="tokens", limit="integers"
@@ -72,37 +68,72 @@ def token_array(tokens: Tokens) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(array, dtype="<u4")
 
 
+def _check_count(count: int) -> None:
+    if count == 0:
+        raise InvalidArgumentError("tokens is empty", field="tokens", limit="at least 1 token")
+    if count > limits.PROMPT_TOKENS_MAX:
+        raise TooLargeError(
+            f"tokens has {count} ids",
+            field="tokens",
+            limit=f"{limits.PROMPT_TOKENS_MAX} tokens",
+        )
+
+
 def _as_array(tokens: Tokens) -> npt.NDArray[np.generic]:
+    if isinstance(tokens, np.ma.MaskedArray):
+        # min() and max() would pass over the ids under the mask, and hashing would not.
+        raise InvalidArgumentError("tokens is masked", field="tokens", limit=_KINDS)
     if isinstance(tokens, np.ndarray):
         return tokens
-    if isinstance(tokens, str | bytes | bytearray):
-        raise InvalidArgumentError("tokens is text", field="tokens", limit="integers")
+    if isinstance(tokens, str | bytes | bytearray | memoryview):
+        raise InvalidArgumentError(
+            f"tokens is a {type(tokens).__name__}", field="tokens", limit=_KINDS
+        )
     if isinstance(tokens, Sequence):
-        # NumPy would turn [1, 2.5] into floats and [True] into numbers: look at each element.
-        if not all(isinstance(t, int | np.integer) and not isinstance(t, bool) for t in tokens):
-            raise InvalidArgumentError(
-                "tokens holds an element that is not an integer", field="tokens", limit="integers"
-            )
-        try:
-            return np.asarray(tokens, dtype=np.int64)
-        except OverflowError:
-            raise InvalidArgumentError(
-                "tokens holds an id beyond 64 bits",
-                field="tokens",
-                limit=f"0 to {limits.TOKEN_ID_MAX}",
-            ) from None
+        return _from_sequence(tokens)
     if isinstance(tokens, SupportsNumpy):
-        return np.asarray(tokens)
-    raise InvalidArgumentError(
-        f"tokens is a {type(tokens).__name__}",
-        field="tokens",
-        limit="a sequence, array or tensor of integers",
-    )
+        try:
+            return np.asarray(tokens)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InvalidArgumentError(
+                f"tokens cannot be read as an array: {error}", field="tokens", limit=_KINDS
+            ) from error
+    raise InvalidArgumentError(f"tokens is a {type(tokens).__name__}", field="tokens", limit=_KINDS)
+
+
+def _from_sequence(tokens: Sequence[int]) -> npt.NDArray[np.generic]:
+    try:
+        count = len(tokens)
+    except OverflowError:  # range(2**70)
+        raise TooLargeError(
+            "tokens has more ids than can be counted",
+            field="tokens",
+            limit=f"{limits.PROMPT_TOKENS_MAX} tokens",
+        ) from None
+    _check_count(count)
+    # NumPy would turn [1, 2.5] into floats and [True] into numbers: look at each element.
+    if not all(isinstance(t, int | np.integer) and not isinstance(t, bool) for t in tokens):
+        raise InvalidArgumentError(
+            "tokens holds an element that is not an integer", field="tokens", limit="integers"
+        )
+    try:
+        return np.asarray(tokens, dtype=np.int64)
+    except OverflowError:
+        raise InvalidArgumentError(
+            "tokens holds an id that is out of range",
+            field="tokens",
+            limit=f"0 to {limits.TOKEN_ID_MAX}",
+        ) from None
 
 
 def tenant_salt(cluster_secret: bytes, tenant: str) -> bytes:
-    """Return the 32 bytes that keep one tenant's keys apart from another's."""
-    name = tenant.encode()
+    """Return the 32 bytes that keep one tenant's keys apart from another's.
+
+    Raises:
+        InvalidArgumentError: the secret is not 32 bytes, or `tenant` is no name.
+    """
+    _check_bytes(cluster_secret, "cluster_secret", SECRET_BYTES)
+    name = check_name(tenant, "tenant").encode()
     return hashlib.sha3_256(_SALT_MAGIC + cluster_secret + b"\0" + name).digest()
 
 
@@ -166,11 +197,16 @@ def root_key(fingerprint: Fingerprint, salt: bytes) -> bytes:
     Raises:
         InvalidArgumentError: the salt is not 32 bytes.
     """
-    if len(salt) != SALT_BYTES:
-        raise InvalidArgumentError(
-            f"salt has {len(salt)} bytes", field="salt", limit=f"{SALT_BYTES} bytes"
-        )
+    _check_bytes(salt, "salt", SALT_BYTES)
     return hashlib.sha3_512(fingerprint.canonical() + salt).digest()
+
+
+def _check_bytes(value: object, field: str, size: int) -> None:
+    """Check a secret; the message does not show it."""
+    if not isinstance(value, bytes) or len(value) != size:
+        raise InvalidArgumentError(
+            f"{field} is of another type or length", field=field, limit=f"{size} bytes"
+        )
 
 
 def chain(fingerprint: Fingerprint, salt: bytes, tokens: Tokens) -> Chain:

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError, TooLargeError
+from kvorum.core.errors import InvalidArgumentError, TooLargeError, shown
 
 _NAME: Final = re.compile(r"[a-z0-9._-]+", re.ASCII)
 
@@ -28,5 +28,5 @@ def check_name(value: object, field: str) -> str:
     if len(value) > limits.NAME_CHARS_MAX:
         raise TooLargeError(f"{field} has {len(value)} characters", field=field, limit=rule)
     if not _NAME.fullmatch(value):
-        raise InvalidArgumentError(f"{field} is {value!r}", field=field, limit=rule)
+        raise InvalidArgumentError(f"{field} is {shown(value)}", field=field, limit=rule)
     return value

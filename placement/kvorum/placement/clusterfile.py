@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError, TooLargeError
+from kvorum.core.errors import InvalidArgumentError, TooLargeError, shown
+from kvorum.core.keys import SECRET_BYTES
 from kvorum.placement import canonical, clustertext
 from kvorum.placement.slots import SlotMap
 from kvorum.placement.tables import Table, pairs
@@ -23,7 +24,6 @@ from kvorum.placement.tenancy import NamespaceSpec, Tenant
 from kvorum.placement.topology import ClusterMap, Member
 
 FORMAT: Final = 1
-SECRET_BYTES: Final = 32
 DEFAULT_TENANT: Final = "default"
 _MAGIC: Final = b"kvorum.cluster-file.v1\0"
 _TOKEN: Final = re.compile(r"[!-~]+", re.ASCII)
@@ -156,7 +156,9 @@ class ClusterFile:
         version = top.integer("format")
         if version != FORMAT:
             raise InvalidArgumentError(
-                f"the cluster file has the format {version}", field="format", limit=f"{FORMAT}"
+                f"the cluster file has the format {shown(version)}",
+                field="format",
+                limit=f"{FORMAT}",
             )
         cluster_map = clustertext.read_map(top)
         key_secret, peer_token, admin_token = _read_secrets(top.table("secrets"))

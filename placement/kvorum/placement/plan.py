@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.errors import InvalidArgumentError, shown
 from kvorum.placement.slots import SlotMap, check_shard, is_integer
 
 
@@ -85,7 +85,7 @@ def _weights(shards: Collection[int], weights: Mapping[int, int]) -> dict[int, i
             )
         if not is_integer(weight) or weight < 0:
             raise InvalidArgumentError(
-                f"shard {shard} has the weight {weight!r}",
+                f"shard {shard} has the weight {shown(weight)}",
                 field="weights",
                 limit="0 or a positive integer",
             )

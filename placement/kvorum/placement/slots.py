@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Self
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.errors import InvalidArgumentError, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class SlotMap:
         """
         if not is_integer(shards) or not 1 <= shards <= limits.SHARDS_MAX:
             raise InvalidArgumentError(
-                f"{shards!r} shards", field="shards", limit=f"1 to {limits.SHARDS_MAX}"
+                f"{shown(shards)} shards", field="shards", limit=f"1 to {limits.SHARDS_MAX}"
             )
         return cls(tuple(slot * shards // limits.SLOTS for slot in range(limits.SLOTS)))
 
@@ -71,7 +71,7 @@ class SlotMap:
             room = limits.SLOTS - len(owners)
             if not is_integer(run.count) or not 1 <= run.count <= room:
                 raise InvalidArgumentError(
-                    f"run {index} has {run.count!r} slots where {room} are left",
+                    f"run {index} has {shown(run.count)} slots where {room} are left",
                     field=f"slots[{index}].count",
                     limit=f"1 or more, together exactly {limits.SLOTS} slots",
                 )
@@ -95,7 +95,7 @@ class SlotMap:
         """
         if not 0 <= slot < limits.SLOTS:
             raise InvalidArgumentError(
-                f"there is no slot {slot}", field="slot", limit=f"0 to {limits.SLOTS - 1}"
+                f"there is no slot {shown(slot)}", field="slot", limit=f"0 to {limits.SLOTS - 1}"
             )
         return self.owners[slot]
 
@@ -113,5 +113,5 @@ def check_shard(shard: object, field: str) -> None:
     """
     if isinstance(shard, bool) or not isinstance(shard, int) or not 0 <= shard < limits.SHARDS_MAX:
         raise InvalidArgumentError(
-            f"{shard!r} is no shard number", field=field, limit=f"0 to {limits.SHARDS_MAX - 1}"
+            f"{shown(shard)} is no shard number", field=field, limit=f"0 to {limits.SHARDS_MAX - 1}"
         )

@@ -42,7 +42,7 @@ class Table:
             )
         try:
             return cls(tomllib.loads(text), "")
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # ValueError: also integers without end
             raise InvalidArgumentError(
                 f"the cluster file is not TOML: {error}", field="cluster file", limit="TOML 1.0"
             ) from error

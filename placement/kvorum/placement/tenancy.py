@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.errors import InvalidArgumentError, shown
 from kvorum.core.fingerprint import Fingerprint
 from kvorum.core.names import check_name
 from kvorum.placement import canonical
@@ -84,7 +84,7 @@ class NamespaceSpec:
             low, high = (1, limits.REPLICAS_MAX) if name == "replicas" else (0, _POLICY_MAX)
             if not is_integer(value) or not low <= value <= high:
                 raise InvalidArgumentError(
-                    f"{name} of namespace {self.name} is {value!r}",
+                    f"{name} of namespace {self.name} is {shown(value)}",
                     field=f"namespace.{name}",
                     limit=f"{low} to {high}",
                 )

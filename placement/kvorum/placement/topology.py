@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError, TooLargeError
+from kvorum.core.errors import InvalidArgumentError, TooLargeError, shown
 from kvorum.core.names import check_name
 from kvorum.placement import canonical
 from kvorum.placement.slots import SlotMap, check_shard, is_integer
@@ -85,7 +85,9 @@ class ClusterMap:
         check_name(self.cluster, "cluster.name")
         if not is_integer(self.epoch) or not 1 <= self.epoch <= limits.EPOCH_MAX:
             raise InvalidArgumentError(
-                f"epoch is {self.epoch!r}", field="cluster.epoch", limit=f"1 to {limits.EPOCH_MAX}"
+                f"epoch is {shown(self.epoch)}",
+                field="cluster.epoch",
+                limit=f"1 to {limits.EPOCH_MAX}",
             )
         _check_members(self.members)
         for shard in sorted(self.slots.counts()):
@@ -127,7 +129,7 @@ class ClusterMap:
         found = self._by_name.get(name)
         if found is None:
             raise InvalidArgumentError(
-                f"{name!r} is no member of {self.cluster}",
+                f"{shown(name)} is no member of {self.cluster}",
                 field="name",
                 limit="one of " + ", ".join(sorted(self._by_name)[:16]),
             )
@@ -193,7 +195,7 @@ def split_address(address: object) -> tuple[str, int]:
         match = _ADDRESS.fullmatch(address)
     if match is None or not 1 <= int(match[3]) <= 65_535 or (match[1] and not _is_ipv6(match[1])):
         raise InvalidArgumentError(
-            f"{address!r:.300} is no address", field="member.address", limit=_ADDRESS_RULE
+            f"{shown(address)} is no address", field="member.address", limit=_ADDRESS_RULE
         )
     return match[1] or match[2], int(match[3])
 
