@@ -103,30 +103,40 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 def _find_payload(data: bytes) -> tuple[int, int, int]:
     """Return (start of the payload field, start of its bytes, end), or start -1 if there is none.
 
-    Only top-level fields are walked, so the cost does not grow with the payload. A second payload
-    field would stay in the head; its bytes are then not covered by any chunk and are ignored.
+    Only top-level fields are walked, so the cost does not grow with the payload. protobuf would let
+    the last of several payloads win; no honest writer sends two, so they are refused.
     """
+    found = (-1, 0, 0)
     at = 0
     while at < len(data):
         start = at
-        tag, at = _read_varint(data, at)
-        match tag & 7:
-            case 0:
-                _, at = _read_varint(data, at)
-            case 1:
-                at += 8
-            case 2:
-                length, at = _read_varint(data, at)
-                if at + length > len(data):
-                    raise DecodeError("a field is longer than its message")
-                if tag == _PAYLOAD_TAG:
-                    return start, at, at + length
-                at += length
-            case 5:
-                at += 4
-            case _:
-                raise DecodeError("a field has an unknown wire type")
-    return -1, at, at
+        tag, begin = _read_varint(data, at)
+        at = _skip(data, tag, begin)
+        if tag == _PAYLOAD_TAG:
+            if found[0] >= 0:
+                raise DecodeError("a message has two payloads")
+            _, begin = _read_varint(data, begin)
+            found = start, begin, at
+    return found
+
+
+def _skip(data: bytes, tag: int, at: int) -> int:
+    """Return the position behind the field whose value begins at `at`."""
+    match tag & 7:
+        case 0:
+            _, at = _read_varint(data, at)
+        case 1:
+            at += 8
+        case 2:
+            length, at = _read_varint(data, at)
+            at += length
+        case 5:
+            at += 4
+        case _:
+            raise DecodeError("a field has an unknown wire type")
+    if at > len(data):
+        raise DecodeError("a field is longer than its message")
+    return at
 
 
 GetHandler: TypeAlias = (

@@ -6,7 +6,7 @@ A failed call carries its error as the detail of a `google.rpc.Status` in the tr
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import grpc
 import grpc.aio
@@ -20,12 +20,21 @@ from kvorum.core.errors import (
     ErrorCode,
     InternalError,
     KvorumError,
+    PermissionDeniedError,
+    ProtocolVersionError,
     TooLargeError,
+    UnauthenticatedError,
     UnavailableError,
 )
 from kvorum.v1 import common_pb2
 
 DETAILS_KEY: Final = "grpc-status-details-bin"
+
+# gRPC drops a call whose trailing metadata passes 8 KiB, and the error with it: what an error
+# says is cut so that twice the message, percent-encoded and in base64, stays below.
+_MESSAGE_BYTES_MAX: Final = 1_024
+_FIELD_BYTES_MAX: Final = 256
+_RETRY_AFTER_MS_MAX: Final = 2**32 - 1
 
 _STATUS: Final[dict[ErrorCode, grpc.StatusCode]] = {
     ErrorCode.INTERNAL: grpc.StatusCode.INTERNAL,
@@ -55,6 +64,9 @@ _BARE: Final[dict[grpc.StatusCode, type[KvorumError]]] = {
     grpc.StatusCode.CANCELLED: UnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: TooLargeError,
+    grpc.StatusCode.UNAUTHENTICATED: UnauthenticatedError,
+    grpc.StatusCode.PERMISSION_DENIED: PermissionDeniedError,
+    grpc.StatusCode.UNIMPLEMENTED: ProtocolVersionError,
 }
 
 
@@ -62,12 +74,18 @@ def to_detail(error: KvorumError) -> common_pb2.ErrorDetail:
     """Return `error` as it travels."""
     return common_pb2.ErrorDetail(
         code=common_pb2.ErrorCode.ValueType(int(error.code)),
-        message=error.message,
-        field=error.field,
-        limit=error.limit,
+        message=_cut(error.message, _MESSAGE_BYTES_MAX),
+        field=_cut(error.field, _FIELD_BYTES_MAX),
+        limit=_cut(error.limit, _FIELD_BYTES_MAX),
         retryable=error.retryable,
-        retry_after_ms=round((error.retry_after_s or 0) * 1000),
+        retry_after_ms=round(min(max(0.0, error.retry_after_s or 0.0) * 1000, _RETRY_AFTER_MS_MAX)),
     )
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    """Return `text` as what fits into `bytes_max` bytes of UTF-8."""
+    data = text.encode(errors="replace")
+    return data[:bytes_max].decode(errors="ignore")
 
 
 def from_detail(detail: common_pb2.ErrorDetail) -> KvorumError:
@@ -82,15 +100,16 @@ def from_detail(detail: common_pb2.ErrorDetail) -> KvorumError:
     )
 
 
-async def abort(context: grpc.aio.ServicerContext, error: KvorumError) -> NoReturn:
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KvorumError) -> NoReturn:
     """End a call with `error`."""
     code = _STATUS[error.code]
     packed = any_pb2.Any()
     packed.Pack(to_detail(error))
     number: int = code.value[0]
-    status = status_pb2.Status(code=number, message=str(error), details=[packed])
+    text = _cut(str(error), _MESSAGE_BYTES_MAX)
+    status = status_pb2.Status(code=number, message=text, details=[packed])
     context.set_trailing_metadata(((DETAILS_KEY, status.SerializeToString()),))
-    await context.abort(code, str(error))
+    await context.abort(code, text)
     raise AssertionError("abort returned")
 
 
