@@ -1,0 +1,39 @@
+"""glibc's allocator thresholds: the biggest single knob of a large transfer.
+
+By default glibc takes blocks over 128 KiB from the kernel one by one and gives them back at once,
+so that every megabyte received is paged in anew: large transfers run at half speed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import sys
+from typing import Final
+
+_log = logging.getLogger(__name__)
+
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_BYTES: Final = 32 << 20  # the most that glibc accepts
+_TRIM_BYTES: Final = 128 << 20
+
+
+def tune() -> bool:
+    """Make glibc keep freed blocks of up to 32 MiB, and 128 MiB in all, for the next transfer.
+
+    Returns:
+        Whether it had an effect; never where the C library is another one.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False  # musl has no mallopt
+    mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
+    # Both are needed: the first says where blocks come from, the second when free memory at the
+    # end of the heap goes back.
+    done = mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES) and mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+    _log.debug("malloc tuned ok=%s", bool(done))
+    return bool(done)
