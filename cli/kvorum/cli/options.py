@@ -12,7 +12,7 @@ import click
 
 from kvorum.cli import filechain
 from kvorum.cli.exits import FileError
-from kvorum.client import Client, NamespacePolicy, Tls
+from kvorum.client import Client, ClientSettings, NamespacePolicy, Tls
 from kvorum.core.limits import CALL_S_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -78,6 +78,10 @@ class Connection:
                 f"{error.filename} cannot be read: {error.strerror}", field="--tls-ca"
             ) from error
 
+    def observer(self) -> Client:
+        """Return a client that asks about nodes and opens no namespace."""
+        return self._client("none", NamespacePolicy(), create=False)
+
     def files(
         self, namespace: str, *, create: bool, policy: NamespacePolicy | None = None
     ) -> Client:
@@ -87,22 +91,26 @@ class Connection:
             UnavailableError: no endpoint answers.
             KvorumError: the namespace is missing, holds no files, or is not the caller's.
         """
-        client = Client(
-            self.endpoints,
-            namespace=namespace,
-            fingerprint=filechain.FINGERPRINT,
-            zone=self.zone,
-            token=self.token,
-            tls=self.tls(),
-            policy=policy or NamespacePolicy(),
-            create=create,
-        )
+        client = self._client(namespace, policy or NamespacePolicy(), create=create)
         try:
             client.connect(timeout_s=self.timeout_s)
         except BaseException:
             client.close()
             raise
         return client
+
+    def _client(self, namespace: str, policy: NamespacePolicy, *, create: bool) -> Client:
+        return Client(
+            self.endpoints,
+            namespace=namespace,
+            fingerprint=filechain.FINGERPRINT,
+            zone=self.zone,
+            token=self.token,
+            tls=self.tls(),
+            policy=policy,
+            create=create,
+            settings=ClientSettings(call_deadline_s=self.timeout_s),
+        )
 
 
 _CONNECTION_FLAGS: Final = tuple(
