@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from kvorum.cli.exits import FileError
 from kvorum.cli.member_process import MemberProcess
 from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
 from kvorum.core import limits
@@ -211,6 +212,7 @@ class LocalCluster:
         file = replace(file, tenants=tenants)
         self._map = file.map
         path = self.settings.cluster_file or directory / "cluster.toml"
+        _check_replaceable(path)
         self._cluster_file = path.absolute()
         write_private(self._cluster_file, file.render())
 
@@ -299,13 +301,36 @@ def _end(processes: Sequence[MemberProcess], drain_s: float) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace `path` by `text`, at once and readable by its owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    """Replace `path` by `text`, at once and readable by its owner only.
+
+    Raises:
+        FileError: it cannot be written.
+    """
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror}", field="FILE") from error
+
+
+def _check_replaceable(path: Path) -> None:
+    """Check that `path` does not exist, or is an older cluster file.
+
+    Raises:
+        FileError: it is something else.
+    """
+    if not path.exists():
+        return
+    try:
+        ClusterFile.parse(path.read_text())
+    except (OSError, UnicodeDecodeError, InvalidArgumentError) as error:
+        raise FileError(
+            f"{path} exists and is no cluster file", field="cluster_file", limit="a new path"
+        ) from error
