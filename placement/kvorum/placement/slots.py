@@ -43,7 +43,8 @@ class SlotMap:
                 field="slots",
                 limit=f"exactly {limits.SLOTS} slots",
             )
-        for shard in set(self.owners):
+        kinds = set(map(type, self.owners))  # a set of values would take 0.0 and False for 0
+        for shard in self.owners if kinds != {int} else set(self.owners):
             check_shard(shard, "slots.shard")
 
     @classmethod
