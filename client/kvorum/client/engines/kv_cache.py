@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -130,13 +128,6 @@ class CacheShape:
         return torch.empty(shape, dtype=DTYPES[self.kv_dtype], pin_memory=pinned)
 
 
-def as_numpy(kv: torch.Tensor) -> npt.NDArray[np.generic]:
-    """Show a host tensor as an array over the same memory, bfloat16 as uint16."""
-    plain = kv.view(torch.uint16) if kv.dtype == torch.bfloat16 else kv
-    array: npt.NDArray[np.generic] = plain.numpy()
-    return array
-
-
 def new_cache(model: Model) -> DynamicCache:
     """Return an empty cache of the kinds of layers that the model's configuration names."""
     return DynamicCache(config=base_model(model).config)
@@ -164,15 +155,13 @@ def layers_of(cache: DynamicCache) -> list[LayerKv]:
     return [(layer.keys, layer.values) for layer in cache.layers]
 
 
-def copy_out(
-    layers: Sequence[LayerKv], shape: CacheShape, start: int, stop: int
-) -> npt.NDArray[np.generic]:
-    """Copy tokens `start` to `stop` into one array [layers, 2, kv_heads, tokens, head_size]."""
+def copy_out(layers: Sequence[LayerKv], shape: CacheShape, start: int, stop: int) -> torch.Tensor:
+    """Copy tokens `start` to `stop` to host memory: [layers, 2, kv_heads, tokens, head_size]."""
     out = shape.buffer(stop - start)
     for target, (keys, values) in zip(out, layers, strict=True):
         target[0].copy_(keys[0, :, start:stop])
         target[1].copy_(values[0, :, start:stop])
-    return as_numpy(out)
+    return out
 
 
 def nbytes(layers: Sequence[LayerKv]) -> int:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from kvorum.client.engines.kv_cache import CacheShape, as_numpy
+from kvorum.client.engines.kv_cache import CacheShape
+from kvorum.client.engines.settings import GeneratorSettings
 from kvorum.core.errors import KvorumError
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _LOG: Final = logging.getLogger(__name__)
 
 _PACE_TOKENS_MIN: Final = 32
 _PACE_WEIGHT: Final = 0.25
-_FETCH_S_MIN: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,36 +76,23 @@ class PrefixReader:
     Args:
         client: a client whose fingerprint fits `shape`.
         shape: what the model's cache holds.
-        lookup_budget_s: seconds that a lookup may take; None for the client's own budget.
-        lease_s: seconds for which found blocks are to stay readable.
-        fetch_deadline_s: seconds that a fetch may take at most.
-        fetch_share: share of the time to recompute a prefix that its fetch may take.
+        settings: bounds of what a read may cost.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        shape: CacheShape,
-        *,
-        lookup_budget_s: float | None,
-        lease_s: float,
-        fetch_deadline_s: float,
-        fetch_share: float,
-    ) -> None:
+    def __init__(self, client: Client, shape: CacheShape, settings: GeneratorSettings) -> None:
         self.pace = Pace()
         self.failures: Counter[str] = Counter()
         self._client = client
         self._shape = shape
-        self._lookup_budget_s = lookup_budget_s
-        self._lease_s = lease_s
-        self._fetch_deadline_s = fetch_deadline_s
-        self._fetch_share = fetch_share
+        self._settings = settings
 
     def read(self, tokens: npt.NDArray[np.uint32]) -> Prefix:
         """Look `tokens` up and fetch the longest prefix that the cluster holds."""
         started = time.perf_counter()
         try:
-            hit = self._client.lookup(tokens, budget_s=self._lookup_budget_s, lease_s=self._lease_s)
+            hit = self._client.lookup(
+                tokens, budget_s=self._settings.lookup_budget_s, lease_s=self._settings.lease_s
+            )
         except KvorumError as error:
             return self._nothing("lookup", error, lookup_s=time.perf_counter() - started)
         looked_up = time.perf_counter()
@@ -114,7 +101,7 @@ class PrefixReader:
         kv = self._shape.buffer(hit.tokens)
         deadline_s = self.deadline_s(hit.tokens)
         try:
-            fetched = self._client.fetch(hit, into=as_numpy(kv), deadline_s=deadline_s)
+            fetched = self._client.fetch(hit, into=kv, deadline_s=deadline_s)
         except KvorumError as error:
             return self._nothing("fetch", error, lookup_s=looked_up - started)
         return Prefix(
@@ -128,10 +115,11 @@ class PrefixReader:
 
     def deadline_s(self, tokens: int) -> float:
         """Return how long a fetch of `tokens` tokens may take, in seconds."""
-        recompute_s = self.pace.seconds(tokens)
+        settings, recompute_s = self._settings, self.pace.seconds(tokens)
         if recompute_s is None:
-            return self._fetch_deadline_s
-        return min(self._fetch_deadline_s, max(_FETCH_S_MIN, self._fetch_share * recompute_s))
+            return settings.fetch_deadline_s
+        worthwhile_s = max(settings.fetch_min_s, settings.fetch_share * recompute_s)
+        return min(settings.fetch_deadline_s, worthwhile_s)
 
     def _nothing(self, call: str, error: KvorumError, *, lookup_s: float) -> Prefix:
         # The client reports trouble of the cluster as a miss. What it raises is a defect or a

@@ -20,7 +20,6 @@ import torch
 from kvorum.client.engines.generation import (
     FirstLogits,
     Generation,
-    GeneratorSettings,
     generate_arguments,
 )
 from kvorum.client.engines.identity import (
@@ -41,6 +40,7 @@ from kvorum.client.engines.kv_cache import (
     new_cache,
 )
 from kvorum.client.engines.prefix import Prefix, PrefixReader
+from kvorum.client.engines.settings import GeneratorSettings
 from kvorum.client.engines.store_queue import StoreJob, StoreQueue, StoreStats
 from kvorum.core.errors import FingerprintError, InvalidArgumentError
 from kvorum.core.keys import Tokens, token_array
@@ -104,14 +104,7 @@ class CachedGenerator:
         self._client = client
         self._tokenizer = tokenizer
         self._cache_argument = cache_argument(model)
-        self._reader = PrefixReader(
-            client,
-            self._shape,
-            lookup_budget_s=self._settings.lookup_budget_s,
-            lease_s=self._settings.lease_s,
-            fetch_deadline_s=self._settings.fetch_deadline_s,
-            fetch_share=self._settings.fetch_share,
-        )
+        self._reader = PrefixReader(client, self._shape, self._settings)
         self._bypassed: Counter[str] = Counter()
         self._queue = StoreQueue(self._settings.store_jobs_max, self._settings.store_bytes_max)
 
