@@ -1,12 +1,12 @@
-"""How `kvorum status` looks: tables in colour on a terminal, the same as plain text elsewhere."""
+"""How `kvorum status` looks to a person."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kvorum.cli.sizes import format_size
+from kvorum.cli.tables import Table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,41 +18,9 @@ _STYLES: Final = {
     "degraded": "yellow",
     "down": "bold red",
 }
+_LEFT: Final = frozenset({"node", "zone", "address", "state", "namespace", "behind"})
 _DISPENSABLE: Final = ("address", "arena", "memory", "shard", "up for", "blocks")
 """Columns that go, in this order, where a terminal is too narrow; `--json` has them all."""
-_PADDING: Final = 3
-_LEFT: Final = frozenset({"node", "zone", "address", "state", "namespace", "behind"})
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A table of text: a title, column names, and rows."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-    @property
-    def widths(self) -> list[int]:
-        """Characters that each column takes."""
-        cells = [self.columns, *self.rows]
-        return [max(len(row[at]) for row in cells) for at in range(len(self.columns))]
-
-    def without(self, column: str) -> View:
-        """Return the table without one of its columns."""
-        at = self.columns.index(column)
-        rows = [row[:at] + row[at + 1 :] for row in self.rows]
-        return View(self.title, self.columns[:at] + self.columns[at + 1 :], rows)
-
-    def fitted(self, width: int) -> View:
-        """Return the table without the columns that must go to fit into `width` characters."""
-        view = self
-        for column in _DISPENSABLE:
-            if sum(view.widths) + _PADDING * len(view.columns) + 1 <= width:
-                break
-            if column in view.columns:
-                view = view.without(column)
-        return view
 
 
 def headline(report: dict[str, Any]) -> str:
@@ -65,43 +33,35 @@ def headline(report: dict[str, Any]) -> str:
     )
 
 
-def views(report: dict[str, Any]) -> list[View]:
+def tables(report: dict[str, Any]) -> list[Table]:
     """Return the tables of a report; one that would be empty is left out."""
-    nodes = View(
+    nodes = Table(
         "Nodes",
         (
             *("node", "zone", "shard", "address", "state", "up for", "fill", "arena", "blocks"),
             *("hit ratio", "memory", "behind"),
         ),
         [_node_row(node) for node in report["nodes"]],
+        _LEFT,
     )
-    shards = View(
-        "Shards",
-        ("shard", "slots", "up", "blocks", "used", "hit ratio"),
-        [
-            (str(shard["shard"]), str(shard["slots"]), *_sum_cells(shard))
-            for shard in report["shards"]
-        ],
-    )
-    zones = View(
+    zones = Table(
         "Zones",
         ("zone", "up", "blocks", "used", "hit ratio"),
         [(zone["zone"], *_sum_cells(zone)) for zone in report["zones"]],
+        _LEFT,
     )
-    namespaces = View(
+    shards = Table(
+        "Shards",
+        ("shard", "slots", "up", "blocks", "used", "hit ratio"),
+        [(str(item["shard"]), str(item["slots"]), *_sum_cells(item)) for item in report["shards"]],
+    )
+    namespaces = Table(
         "Namespaces",
         ("namespace", "blocks", "used", "hit ratio"),
-        [
-            (
-                use["name"],
-                str(use["blocks"]),
-                format_size(use["used_bytes"]),
-                _percent(use["hit_ratio"]),
-            )
-            for use in report["namespaces"]
-        ],
+        [_namespace_row(use) for use in report["namespaces"]],
+        _LEFT,
     )
-    return [view for view in (nodes, zones, shards, namespaces) if view.rows]
+    return [table for table in (nodes, zones, shards, namespaces) if table.rows]
 
 
 def _sum_cells(sums: dict[str, Any]) -> tuple[str, ...]:
@@ -110,6 +70,15 @@ def _sum_cells(sums: dict[str, Any]) -> tuple[str, ...]:
         str(sums["blocks"]),
         format_size(sums["used_bytes"]),
         _percent(sums["hit_ratio"]),
+    )
+
+
+def _namespace_row(use: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        use["name"],
+        str(use["blocks"]),
+        format_size(use["used_bytes"]),
+        _percent(use["hit_ratio"]),
     )
 
 
@@ -125,11 +94,11 @@ def _node_row(node: dict[str, Any]) -> tuple[str, ...]:
         str(node["blocks"]),
         _percent(node["hit_ratio"]),
         format_size(node["resident_bytes"]),
-        _lag(node["replication"]),
+        _behind(node["replication"]),
     )
 
 
-def _lag(peers: Sequence[dict[str, Any]]) -> str:
+def _behind(peers: Sequence[dict[str, Any]]) -> str:
     """Return how far the peers are behind this node."""
     if not peers:
         return "no peers"
@@ -157,37 +126,18 @@ def _duration(seconds: float) -> str:
 
 
 def plain(report: dict[str, Any]) -> str:
-    """Return the report as plain text in aligned columns."""
-    lines = [f"{headline(report)}, health {report['health']}"]
-    for view in views(report):
-        lines.append("")
-        for row in (view.columns, *view.rows):
-            padded = [
-                cell.ljust(width) if column in _LEFT else cell.rjust(width)
-                for cell, width, column in zip(row, view.widths, view.columns, strict=True)
-            ]
-            lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+    """Return the report as plain text."""
+    head = f"{headline(report)}, health {report['health']}"
+    return "\n\n".join([head, *(table.plain() for table in tables(report))])
 
 
 def rich_view(report: dict[str, Any], width: int) -> RenderableType:
     """Return the report as rich renders it on a terminal of `width` characters."""
-    from rich import box  # noqa: PLC0415  # only a terminal needs rich
-    from rich.console import Group  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415  # only a terminal needs rich
     from rich.text import Text  # noqa: PLC0415
 
     health = report["health"]
     title = Text(f"{headline(report)}, health ")
     title.append(health, style=_STYLES[health])
-    parts: list[RenderableType] = [title]
-    for view in (whole.fitted(width) for whole in views(report)):
-        table = Table(
-            title=view.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
-        )
-        for column in view.columns:
-            table.add_column(column, justify="left" if column in _LEFT else "right", no_wrap=True)
-        for row in view.rows:
-            table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-        parts.append(table)
-    return Group(*parts)
+    fitted = (table.fitted(width, _DISPENSABLE) for table in tables(report))
+    return Group(title, *(table.rich(_STYLES) for table in fitted))
