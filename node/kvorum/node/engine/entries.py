@@ -1,0 +1,294 @@
+"""What the engine knows of one namespace, one block, and one group of parts.
+
+An `Entry` is a block's place: its key, its links in the segment's tree, its use and what holds
+it. A `Payload` is the group of parts that is stored there now: an overwrite gives the entry
+another payload, and the old one stays until its last reader is done.
+
+    segment's first block ── child ── child        entry.above, entry.children
+                               └───── child        at most `blocks_per_segment` deep
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kvorum.core import limits
+from kvorum.core.checksum import crc32c
+from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.keys import blocks_per_segment
+from kvorum.core.layout import BlockLayout
+from kvorum.node.engine.allocator import granule_bytes
+from kvorum.node.engine.events import BlockView, Extent, NamespaceRecord
+
+# Measured with tracemalloc, CPython 3.11: an entry with its payload, its key, its extent and its
+# places in the dictionaries and queues; and what each frame's size and checksum add.
+_ENTRY_BYTES: Final = 1280
+_FRAME_BYTES: Final = 48
+
+
+def index_bytes(frames: int) -> int:
+    """Return what it costs to describe a part of so many frames, in bytes of memory."""
+    return _ENTRY_BYTES + _FRAME_BYTES * frames
+
+
+class Payload:
+    """One complete group of parts and where its bytes lie.
+
+    Attributes:
+        group: which of the groups that writers offered.
+        clock: hybrid time of the store at its origin.
+        overwrite: whether the origin's store was an overwrite.
+        stored_ms: when it was stored at its origin, by this node's time.
+        extents: one for each part, in order.
+        arena_bytes: what the extents occupy, rounded up to the granule.
+        index_bytes: what the description occupies.
+        readers: read grants that are open.
+        attached: whether an entry still has it.
+        view: how a lookup sees it.
+    """
+
+    __slots__ = (
+        "arena_bytes",
+        "attached",
+        "clock",
+        "extents",
+        "group",
+        "index_bytes",
+        "overwrite",
+        "readers",
+        "stored_ms",
+        "view",
+    )
+
+    def __init__(
+        self,
+        group: int,
+        clock: int,
+        *,
+        overwrite: bool,
+        stored_ms: int,
+        extents: tuple[Extent, ...],
+    ) -> None:
+        self.group = group
+        self.clock = clock
+        self.overwrite = overwrite
+        self.stored_ms = stored_ms
+        self.extents = extents
+        self.arena_bytes = sum(granule_bytes(extent.size) for extent in extents)
+        self.index_bytes = sum(index_bytes(len(extent.frame_sizes)) for extent in extents)
+        self.readers = 0
+        self.attached = False
+        size = sum(extent.size for extent in extents)
+        self.view = BlockView(None, size_bytes=size, parts=len(extents), group=group)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all parts together."""
+        return self.view.size_bytes
+
+    def digest(self) -> int:
+        """Return the CRC-32C over all frame checksums of all parts, each 4 little-endian bytes."""
+        return crc32c(b"".join(_packed(extent.frame_crc32c) for extent in self.extents))
+
+    def rank(self) -> tuple[bool, int, int]:
+        """Return the place in the order in which replicas of a block agree on one; greatest wins.
+
+        A total order, so that replicas end equal whatever the order of arrival: an overwrite
+        beats a plain store; of overwrites the latest wins, of plain stores the first.
+        """
+        return rank(self.group, self.clock, overwrite=self.overwrite)
+
+
+def rank(group: int, clock: int, *, overwrite: bool) -> tuple[bool, int, int]:
+    """See `Payload.rank`."""
+    sign = 1 if overwrite else -1
+    return overwrite, sign * clock, sign * group
+
+
+def group_of(key: bytes, writer: str, extents: Iterable[Extent]) -> int:
+    """Return the number that names one writer's parts of a block: 64 bits, never 0."""
+    digest = hashlib.sha3_256(key)
+    name = writer.encode()
+    digest.update(struct.pack("<I", len(name)) + name)
+    for extent in extents:
+        digest.update(struct.pack("<I", len(extent.frame_sizes)))
+        digest.update(_packed(extent.frame_sizes) + _packed(extent.frame_crc32c))
+    return int.from_bytes(digest.digest()[:8], "little") or 1
+
+
+def _packed(numbers: tuple[int, ...]) -> bytes:
+    return struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+class Entry:
+    """A block that is visible.
+
+    Attributes:
+        namespace: where it belongs.
+        key: its name, 64 bytes.
+        parent: the key before in the chain, 64 bytes.
+        index: its position in the chain.
+        slot: its segment's slot.
+        payload: what is stored.
+        above: the block of the same segment that it continues, if that is present.
+        children: the blocks of the same segment that continue it.
+        used: stamp of the last event that used it or a block that continues it.
+        used_ms: time of that event.
+        uses: how many events used it.
+        leased_until_ms: end of the longest lease.
+        pinned: whether it was pinned itself.
+        pins: pinned blocks among itself and its descendants.
+        holds: reads of it, and stores of its children or its replacement, that are under way.
+        candidate: whether the eviction policy holds it.
+        live: false once it was dropped.
+    """
+
+    __slots__ = (
+        "above",
+        "candidate",
+        "children",
+        "holds",
+        "index",
+        "key",
+        "leased_until_ms",
+        "live",
+        "namespace",
+        "parent",
+        "payload",
+        "pinned",
+        "pins",
+        "slot",
+        "used",
+        "used_ms",
+        "uses",
+    )
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        key: bytes,
+        parent: bytes,
+        index: int,
+        slot: int,
+        payload: Payload,
+    ) -> None:
+        self.namespace = namespace
+        self.key = key
+        self.parent = parent
+        self.index = index
+        self.slot = slot
+        self.payload = payload
+        self.above: Entry | None = None
+        self.children: set[Entry] = set()
+        self.used = 0
+        self.used_ms = 0
+        self.uses = 0
+        self.leased_until_ms = 0
+        self.pinned = False
+        self.pins = 0
+        self.holds = 0
+        self.candidate = False
+        self.live = False
+
+    @property
+    def depth(self) -> int:
+        """Position in the segment, from 0."""
+        return self.index % self.namespace.blocks_per_segment
+
+    def line(self) -> Iterator[Entry]:
+        """Yield the entry and those that it continues, up to the first that is present."""
+        entry: Entry | None = self
+        while entry is not None:
+            yield entry
+            entry = entry.above
+
+    @property
+    def top(self) -> Entry:
+        """The first of those that it continues; the segment's first block, or a gap is before."""
+        top = self
+        while top.above is not None:
+            top = top.above
+        return top
+
+    @property
+    def reachable(self) -> bool:
+        """Whether all blocks before it in the segment are present; lookups find no other."""
+        return self.top.depth == 0
+
+    def expires_ms(self) -> int | None:
+        """Return when the namespace's policy ends the block; None for never."""
+        policy = self.namespace.record.policy
+        ends = []
+        if policy.ttl_ms:
+            ends.append(self.payload.stored_ms + policy.ttl_ms)
+        if policy.idle_ttl_ms:
+            ends.append(self.used_ms + policy.idle_ttl_ms)
+        return min(ends, default=None)
+
+
+class Namespace:
+    """A namespace that exists, and its blocks.
+
+    Attributes:
+        record: its definition at the latest revision.
+        tag: short name that no other namespace of this engine ever had; 8 bytes.
+        digest: name of its fingerprint, 64 bytes.
+        blocks_per_segment: blocks that share one slot.
+        parts: parts that a block must have.
+        frame_sizes: bytes of each frame that a part must have; None for an opaque layout.
+        entries: its visible blocks by key.
+        orphans: entries that wait for the block before them, by that block's key.
+        used_bytes: arena bytes of its visible blocks.
+        staged_bytes: arena bytes of its stores that are not visible yet.
+        lookup_hits: blocks that lookups asked for and that were present.
+        lookup_misses: blocks that lookups asked for and that were not.
+        gone: true once it was deleted.
+    """
+
+    __slots__ = (
+        "blocks_per_segment",
+        "digest",
+        "entries",
+        "frame_sizes",
+        "gone",
+        "lookup_hits",
+        "lookup_misses",
+        "orphans",
+        "parts",
+        "record",
+        "staged_bytes",
+        "tag",
+        "used_bytes",
+    )
+
+    def __init__(self, record: NamespaceRecord, serial: int) -> None:
+        self.record = record
+        self.tag = serial.to_bytes(8, "little")
+        self.digest = record.fingerprint.digest()
+        self.blocks_per_segment = blocks_per_segment(record.fingerprint.block_tokens)
+        self.parts = record.fingerprint.parts
+        self.frame_sizes = _expected_frames(record)
+        self.entries: dict[bytes, Entry] = {}
+        self.orphans: dict[bytes, set[Entry]] = {}
+        self.used_bytes = 0
+        self.staged_bytes = 0
+        self.lookup_hits = 0
+        self.lookup_misses = 0
+        self.gone = False
+
+    def first_in_segment(self, index: int) -> bool:
+        """Whether the block at `index` of a chain begins a segment."""
+        return index % self.blocks_per_segment == 0
+
+
+def _expected_frames(record: NamespaceRecord) -> tuple[int, ...] | None:
+    try:
+        layout = BlockLayout.of(record.fingerprint)
+    except InvalidArgumentError:
+        return None  # opaque, or split over context ranks: any frames may come
+    if layout.layers > limits.PART_FRAMES_MAX:
+        return None  # no part of such a namespace passes the limits; the refusal names them
+    return (layout.frame_bytes,) * layout.layers
