@@ -1,0 +1,55 @@
+"""`kvorum demo`: plays, shows the report, and fails if a criterion does."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+import click
+
+from kvorum.cli.demo import model
+from kvorum.cli.exits import ExitCode
+from kvorum.cli.options import common_options
+from kvorum.cli.output import is_terminal, print_json
+
+_PLAIN_COLUMNS: Final = 160
+
+
+@click.command("demo")
+@click.option(
+    "--model",
+    "model_name",
+    type=click.Choice(model.MODELS),
+    default=model.REAL,
+    show_default=True,
+    help="The real model, or a tiny one with random weights where it cannot be installed.",
+)
+@click.option("--short", is_flag=True, help="Fewer questions and shorter answers.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="Decides whether plain or cached generation comes first, question by question.",
+)
+@common_options
+def command(model_name: str, short: bool, seed: int, as_json: bool) -> int:
+    """Serve a real model's KV from a three-zone cluster, and kill a zone.
+
+    Two worker processes answer the questions of a customer-service script. Every question is
+    generated plainly and with the cache; the output must be the same. Exits with 1 if it is not,
+    or if a criterion fails.
+    """
+    from kvorum.cli.demo.play import DemoOptions, run_demo  # noqa: PLC0415  # starts processes
+
+    options = DemoOptions(model=model_name, short=short, seed=seed)
+    report = run_demo(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        from rich.console import Console  # noqa: PLC0415
+
+        from kvorum.cli.demo.view import show  # noqa: PLC0415
+
+        show(report, Console(highlight=False, width=None if is_terminal() else _PLAIN_COLUMNS))
+    return ExitCode.OK if report.passed else ExitCode.FAILURE
