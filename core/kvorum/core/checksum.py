@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from fastcrc import crc32
 
 from kvorum.core.errors import ChecksumError, InvalidArgumentError
+
+_EMPTY: Final = memoryview(b"")
 
 
 def crc32c(data: bytes | bytearray | memoryview, initial: int = 0) -> int:
@@ -24,12 +27,13 @@ def frame_views(data: memoryview, frame_sizes: Iterable[int]) -> list[memoryview
         raise InvalidArgumentError(
             "payload is scattered in memory", field="payload", limit="one contiguous buffer"
         )
-    octets = data.cast("B")
+    octets = data.cast("B") if data.nbytes else _EMPTY  # an empty view cannot be cast
+    sizes = list(frame_sizes)
     views, start = [], 0
-    for size in frame_sizes:
+    for size in sizes:
         views.append(octets[start : start + size])
         start += size
-    if start != octets.nbytes:
+    if start != octets.nbytes or any(size < 0 for size in sizes):
         raise InvalidArgumentError(
             f"the frames have {start} bytes and the payload {octets.nbytes}",
             field="frame_sizes",
