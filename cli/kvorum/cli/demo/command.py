@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
 
 import click
 
 from kvorum.cli.demo import model
+from kvorum.cli.demo.view import plain_view, rich_view
 from kvorum.cli.exits import ExitCode
 from kvorum.cli.options import common_options
 from kvorum.cli.output import is_terminal, print_json
-
-_PLAIN_COLUMNS: Final = 160
 
 
 @click.command("demo")
@@ -46,10 +44,11 @@ def command(model_name: str, short: bool, seed: int, as_json: bool) -> int:
     report = run_demo(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
     if as_json:
         print_json(report.to_json())
+    elif is_terminal():
+        from rich.console import Console  # noqa: PLC0415  # only a terminal needs rich
+
+        console = Console(highlight=False)
+        console.print(rich_view(report, console.width))
     else:
-        from rich.console import Console  # noqa: PLC0415
-
-        from kvorum.cli.demo.view import show  # noqa: PLC0415
-
-        show(report, Console(highlight=False, width=None if is_terminal() else _PLAIN_COLUMNS))
+        print(plain_view(report))
     return ExitCode.OK if report.passed else ExitCode.FAILURE

@@ -1,47 +1,74 @@
-"""The report for people: a rich table on a terminal, aligned text elsewhere."""
+"""How the demo's report looks to a person."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from kvorum.cli.demo.report import DemoReport, Row
+from kvorum.cli.tables import Table
 
-from kvorum.cli.demo.report import Criterion, DemoReport, Row
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-_COLUMNS: Final = (
-    "#",
-    "worker",
-    "prompt tokens",
-    "cached tokens",
-    "TTFT plain",
-    "TTFT cached",
-    "ratio",
-    "identical",
-    "question",
-)
-_TEXT_COLUMNS: Final = frozenset({"worker", "identical", "question"})
 _VERDICT: Final = {True: "ok", False: "FAILED", None: "not judged"}
-_STYLE: Final = {True: "green", False: "bold red", None: "yellow"}
+_STYLES: Final = {
+    "yes": "green",
+    "NO": "bold red",
+    "ok": "green",
+    "FAILED": "bold red",
+    "not judged": "yellow",
+}
+_LEFT: Final = frozenset({"worker", "zones", "identical", "question", "criterion", "verdict"})
+_DISPENSABLE: Final = ("question", "worker")
+"""Columns that go, in this order, where a terminal is too narrow."""
 
 
-def show(report: DemoReport, console: Console) -> None:
-    """Write tables, summary and verdict to `console`."""
-    _show_rows(report, console)
-    console.print()
-    for name, text in facts(report).items():
-        console.print(Text(f"{name:<18}{text}"))
-    console.print()
-    _show_criteria(report, console)
-    console.print()
-    console.print(_verdict(report))
+def plain_view(report: DemoReport) -> str:
+    """Return the report as text without escape codes."""
+    parts = [
+        questions(report).plain(),
+        "\n".join(f"{name:<18}{text}" for name, text in facts(report).items()),
+        criteria(report).plain(),
+        verdict(report),
+    ]
+    return "\n\n".join(parts)
+
+
+def rich_view(report: DemoReport, width: int) -> RenderableType:
+    """Return the report as rich renders it within `width` columns."""
+    from rich.console import Group  # noqa: PLC0415  # only a terminal needs rich
+    from rich.text import Text  # noqa: PLC0415
+
+    lines = [Text.assemble((f"{name:<18}", "bold"), text) for name, text in facts(report).items()]
+    return Group(
+        questions(report).fitted(width, _DISPENSABLE).rich(_STYLES),
+        *lines,
+        Text(),
+        criteria(report).rich(_STYLES),
+        Text(verdict(report), style="bold green" if report.passed else "bold red"),
+    )
+
+
+def questions(report: DemoReport) -> Table:
+    """Return a table with a row for each question."""
+    columns = (
+        *("#", "worker", "zones", "prompt tokens", "cached tokens"),
+        *("TTFT plain", "TTFT cached", "ratio", "identical", "question"),
+    )
+    return Table("Questions", columns, [_cells(row, report) for row in report.rows], _LEFT)
+
+
+def criteria(report: DemoReport) -> Table:
+    """Return a table of what had to hold."""
+    rows: list[tuple[str, ...]] = [
+        (item.name, item.limit, item.measured, _VERDICT[item.passed]) for item in report.criteria
+    ]
+    return Table("Criteria", ("criterion", "limit", "measured", "verdict"), rows, _LEFT)
 
 
 def facts(report: DemoReport) -> dict[str, str]:
     """Return the summary: a line for each name."""
-    plain, cached = _seconds(report.ttft_plain_p50_s), _seconds(report.ttft_cached_p50_s)
+    plain, cached = _ms(report.ttft_plain_p50_s), _ms(report.ttft_cached_p50_s)
     sent = report.bytes_by_zone.items()
     hits, asked = report.hits_after_zone_kill, len(report.rows_after_zone_kill)
     found = {
@@ -51,73 +78,39 @@ def facts(report: DemoReport) -> dict[str, str]:
         "KV read": ", ".join(f"zone {zone} {size / 1e6:.1f} MB" for zone, size in sent) or "none",
         "killed": f"zone {report.zone_killed}: {', '.join(report.processes_killed)}",
         "hits after that": f"{hits} of {asked}",
-        "lookup budget": f"{report.lookup_budget_s * 1000:.0f} ms, not the default 5 ms: all of "
-        "this shares one machine, and a prefill costs far more",
+        "lookup budget": f"{_ms(report.lookup_budget_s)}, not the default 5 ms: all of this "
+        "shares one machine, and a prefill costs far more",
     }
     if report.random_weights:
         found["note"] = (
             "RANDOM weights: the answers mean nothing, and the prefill is too short for a cache "
-            "to matter; only identity and hits are judged"
+            "to matter; times are not judged"
         )
     return found
 
 
-def _show_rows(report: DemoReport, console: Console) -> None:
-    table = _table(console)
-    for name in _COLUMNS:
-        last = name == _COLUMNS[-1]
-        table.add_column(
-            name,
-            justify="left" if name in _TEXT_COLUMNS else "right",
-            no_wrap=not last or not console.is_terminal,
-        )
-    killed = False
-    for row in report.rows:
-        if row.after_zone_kill and not killed:
-            killed = True
-            table.add_section()
-            table.add_row("", "", "", "", "", "", "", "", f"(zone {report.zone_killed} killed)")
-        table.add_row(*_cells(row), style=None if row.identical else "bold red")
-    console.print(table, crop=False, overflow="ignore")
+def verdict(report: DemoReport) -> str:
+    """Return the last line."""
+    if report.passed:
+        return f"PASSED in {report.seconds:.0f} s"
+    failed = (item.name for item in report.criteria if item.passed is False)
+    return "FAILED: " + ", ".join(failed)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, report: DemoReport) -> tuple[str, ...]:
     return (
         str(row.number),
         row.worker,
+        f"{report.zone_killed} dead" if row.after_zone_kill else "all",
         str(row.prompt_tokens),
         str(row.cached_tokens),
-        _seconds(row.ttft_plain_s),
-        _seconds(row.ttft_cached_s),
+        _ms(row.ttft_plain_s),
+        _ms(row.ttft_cached_s),
         f"{row.ttft_ratio:.1f}",
         "yes" if row.identical else "NO",
         row.question,
     )
 
 
-def _show_criteria(report: DemoReport, console: Console) -> None:
-    table = _table(console)
-    for name in ("criterion", "limit", "measured", "verdict"):
-        table.add_column(name, no_wrap=True)
-    for criterion in report.criteria:
-        table.add_row(criterion.name, criterion.limit, criterion.measured, _mark(criterion))
-    console.print(table, crop=False, overflow="ignore")
-
-
-def _mark(criterion: Criterion) -> Text:
-    return Text(_VERDICT[criterion.passed], style=_STYLE[criterion.passed])
-
-
-def _verdict(report: DemoReport) -> Text:
-    if report.passed:
-        return Text(f"PASSED in {report.seconds:.0f} s", style="bold green")
-    failed = ", ".join(item.name for item in report.criteria if item.passed is False)
-    return Text(f"FAILED: {failed}", style="bold red")
-
-
-def _table(console: Console) -> Table:
-    return Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False)
-
-
-def _seconds(value: float) -> str:
-    return f"{value * 1000:.0f} ms"
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
