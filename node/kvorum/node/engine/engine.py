@@ -134,7 +134,6 @@ class Engine:
         return news
 
     def _tick(self, _: events.Tick) -> None:
-        left = self.settings.tick_items_max
         state = self._state
         sweeps = (
             state.staging.expire,
@@ -144,7 +143,7 @@ class Engine:
             state.store.reclaim,
         )
         for sweep in sweeps:
-            left -= sweep(max(left, 0))
+            sweep(self.settings.tick_items_max)
 
 
 def _usage(namespace: Namespace) -> NamespaceUsage:

@@ -4,16 +4,72 @@ The engine decides and never acts: `Engine.handle(event, now_ms)` returns the re
 and the effects that its driver must carry out. Bytes are the driver's: the engine hands out
 extents of the arena (`ReadGrant`, `WriteGrant`), the driver copies and checks, and reports back.
 Time is `now_ms`, milliseconds since the Unix epoch, never decreasing.
+
+An event that is refused as a whole, because there is no such namespace for example, and whose
+reply has no place for an error, makes `handle` raise it. A grant that is not open is a defect of
+the driver and raises `InternalError`.
 """
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 from kvorum.core.errors import KvorumError  # noqa: F401  # named in the string arguments below
-from kvorum.core.fingerprint import Fingerprint
+from kvorum.node.engine.effects import Effect, Replicate, ReplicateTombstone
+from kvorum.node.engine.values import (
+    BlockInfo,
+    BlockView,
+    Condition,
+    Extent,
+    Miss,
+    NamespaceId,
+    NamespaceRecord,
+    Outcome,
+    Policy,
+)
+
+__all__ = [
+    "AbortReplica",
+    "AbortWrite",
+    "ApplyNamespace",
+    "ApplyTombstone",
+    "BeginRead",
+    "BeginReplica",
+    "BeginWrite",
+    "BlockInfo",
+    "BlockView",
+    "CommitReplica",
+    "CommitWrite",
+    "Condition",
+    "Corrupt",
+    "Delete",
+    "Effect",
+    "EndRead",
+    "Event",
+    "Extent",
+    "Lookup",
+    "LookupReply",
+    "Miss",
+    "NamespaceId",
+    "NamespaceRecord",
+    "Outcome",
+    "Pin",
+    "Policy",
+    "ReadGrant",
+    "ReadItem",
+    "ReplicaBlock",
+    "ReplicaGrant",
+    "Replicate",
+    "ReplicateTombstone",
+    "Snapshot",
+    "Stat",
+    "Tick",
+    "Touch",
+    "WriteGrant",
+    "WriteItem",
+    "WriteReply",
+]
 
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
@@ -22,54 +78,6 @@ class Event(Generic[ReplyT_co]):
     """Something that happened; `ReplyT_co` is what the engine answers."""
 
     __slots__ = ()
-
-
-class Miss(enum.IntEnum):
-    """Why a block is absent; numbers equal `kvorum.v1.MissReason`."""
-
-    NEVER_STORED = 1
-    EVICTED = 2
-    EXPIRED = 3
-    INVALIDATED = 4
-    NODE_DOWN = 5
-    CHECKSUM = 6
-    FINGERPRINT = 7
-    STALE_EPOCH = 8
-    TIMEOUT = 9
-    DENIED = 10
-    OFFLOADED = 11
-
-
-# ---------------------------------------------------------------- namespaces
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceId:
-    """A namespace's name in the cluster."""
-
-    tenant: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How a namespace's blocks are kept; times in milliseconds, 0 for never or no limit."""
-
-    replicas: int
-    ttl_ms: int = 0
-    idle_ttl_ms: int = 0
-    quota_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceRecord:
-    """A namespace at one revision, or its tombstone."""
-
-    id: NamespaceId
-    fingerprint: Fingerprint
-    policy: Policy
-    revision: int
-    deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +92,6 @@ class ApplyNamespace(Event[bool]):
 
 
 # ---------------------------------------------------------------- reading
-
-
-@dataclass(frozen=True, slots=True)
-class BlockView:
-    """A block as a lookup sees it."""
-
-    miss: Miss | None
-    size_bytes: int = 0
-    parts: int = 0
-    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,8 @@ class Lookup(Event[LookupReply]):
     """Which of a prompt's blocks are here? `owned[i]` says whether block i's slot is this shard's.
 
     Blocks that are not owned are neither hits nor misses and do not end the walk of a later
-    segment. Present blocks count as used and are leased for `lease_ms`.
+    segment; their view is STALE_EPOCH. A block behind the first miss of its segment is a miss for
+    the same reason. Present blocks count as used and are leased for `lease_ms`.
     """
 
     namespace: NamespaceId
@@ -131,20 +130,6 @@ class ReadItem:
     key: bytes
     part: int
     group: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A run of arena bytes with the checksums of its frames."""
-
-    offset: int
-    frame_sizes: tuple[int, ...]
-    frame_crc32c: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the run."""
-        return sum(self.frame_sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +167,6 @@ class Corrupt(Event[None]):
 # ---------------------------------------------------------------- writing
 
 
-class Condition(enum.Enum):
-    """When a block is stored."""
-
-    IF_ABSENT = enum.auto()
-    OVERWRITE = enum.auto()
-    IF_GROUP = enum.auto()
-
-
 @dataclass(frozen=True, slots=True)
 class WriteItem:
     """One part of one block, announced.
@@ -214,14 +191,6 @@ class WriteGrant:
 
     id: int
     extent: Extent
-
-
-class Outcome(enum.Enum):
-    """What became of a written part; numbers equal `kvorum.v1.PutOutcome`."""
-
-    STORED = 1
-    ALREADY_STORED = 2
-    STAGED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,21 +333,6 @@ class Pin(Event["tuple[Miss | None, ...] | KvorumError"]):
 
 
 @dataclass(frozen=True, slots=True)
-class BlockInfo:
-    """Everything about a block; ages in milliseconds."""
-
-    miss: Miss | None
-    size_bytes: int = 0
-    parts: int = 0
-    group: int = 0
-    age_ms: int = 0
-    idle_ms: int = 0
-    lease_ms: int = 0
-    pinned: bool = False
-    digest: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Stat(Event["tuple[BlockInfo, ...]"]):
     """Describe blocks; no use is counted."""
 
@@ -390,33 +344,3 @@ class Stat(Event["tuple[BlockInfo, ...]"]):
 @dataclass(frozen=True, slots=True)
 class Tick(Event[None]):
     """Time passed: expire blocks and abandoned writes, a bounded number a call."""
-
-
-# ---------------------------------------------------------------- effects
-
-
-@dataclass(frozen=True, slots=True)
-class Replicate:
-    """Carry this block, as it is now, to the other replicas of its slot."""
-
-    namespace: NamespaceId
-    key: bytes
-    slot: int
-    replicas: int
-    clock: int
-    size_bytes: int
-    overwrite: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicateTombstone:
-    """Tell the other replicas of the slot that this block was deleted."""
-
-    namespace: NamespaceId
-    key: bytes
-    slot: int
-    replicas: int
-    clock: int
-
-
-Effect: TypeAlias = Replicate | ReplicateTombstone

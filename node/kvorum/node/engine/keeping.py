@@ -15,7 +15,7 @@ from kvorum.node.engine.events import (
     Stat,
 )
 from kvorum.node.engine.state import State
-from kvorum.node.engine.validation import check_keys
+from kvorum.node.engine.validation import check_keys, check_range
 
 
 class Keeping:
@@ -64,6 +64,8 @@ class Keeping:
             raise InvalidArgumentError(
                 f"{len(event.slots)} slots for {len(event.keys)} keys", field="blocks.slot"
             )
+        for slot in event.slots:
+            check_range("blocks.slot", slot, limits.SLOTS)
         return tuple(
             self._delete(namespace, key, slot)
             for key, slot in zip(event.keys, event.slots, strict=True)

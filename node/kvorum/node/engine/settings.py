@@ -27,7 +27,7 @@ class EngineSettings:
         tombstone_ttl_ms: how long they are remembered at most.
         clock_ahead_ms_max: how far a peer's clock may be ahead.
         evictions_max: blocks that one event may evict, so that no event takes long.
-        tick_items_max: blocks and stores that one tick may end.
+        tick_items_max: things of each kind that one tick may end: blocks, stores, leases, tombstones.
     """
 
     capacity_bytes: int

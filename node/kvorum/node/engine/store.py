@@ -1,4 +1,10 @@
-"""The visible blocks: their places in the segments' trees, and the memory of their payloads."""
+"""The visible blocks: their places in the segments' trees, and the memory of their payloads.
+
+A block may be stored whose predecessor in the segment is absent. It is an *orphan*: no lookup
+finds it, it is the first to be evicted, and it joins its predecessor when that arrives. Refusing
+it would be worse: ranks, streams and the pipe deliver the blocks of a prompt in any order, and a
+block that was refused for coming a moment too early would be computed again.
+"""
 
 from __future__ import annotations
 
@@ -201,6 +207,7 @@ class Store:
         above = namespace.entries.get(entry.parent)
         if above is not None and above.index == entry.index - 1:
             entry.above = above
+            entry.parent = above.key  # equal bytes: one object less
             above.children.add(entry)
             self._retention.settle(above)
         else:

@@ -27,7 +27,7 @@ def check_item(namespace: Namespace, item: WriteItem) -> None:
         raise FingerprintError(
             f"the block has {item.parts} parts", field="items.parts", limit=str(namespace.parts)
         )
-    _check_range("items.part", item.part, item.parts)
+    check_range("items.part", item.part, item.parts)
     _check_frames(namespace, item.frame_sizes, item.frame_crc32c)
 
 
@@ -61,11 +61,21 @@ def check_keys(keys: Iterable[bytes], count_max: int) -> None:
         _check_key("keys", key)
 
 
+def check_range(field: str, value: int, end: int) -> None:
+    """Check that 0 <= value < end.
+
+    Raises:
+        InvalidArgumentError: it is not.
+    """
+    if not 0 <= value < end:
+        raise InvalidArgumentError(f"{field} is {value}", field=field, limit=f"0 to {end - 1}")
+
+
 def _check_place(namespace: Namespace, block: WriteItem | ReplicaBlock) -> None:
     _check_key("block.key", block.key)
     _check_key("parent", block.parent)
-    _check_range("index", block.index, _INDEX_MAX)
-    _check_range("block.slot", block.slot, limits.SLOTS)
+    check_range("index", block.index, _INDEX_MAX)
+    check_range("block.slot", block.slot, limits.SLOTS)
     if namespace.first_in_segment(block.index) and block.slot != slot_of(block.key):
         raise InvalidArgumentError(
             f"the slot is {block.slot}", field="block.slot", limit=f"{slot_of(block.key)}"
@@ -79,11 +89,6 @@ def _check_key(field: str, key: bytes) -> None:
         raise InvalidArgumentError(
             f"a key has {len(key)} bytes", field=field, limit=f"{limits.KEY_BYTES} bytes"
         )
-
-
-def _check_range(field: str, value: int, end: int) -> None:
-    if not 0 <= value < end:
-        raise InvalidArgumentError(f"{field} is {value}", field=field, limit=f"0 to {end - 1}")
 
 
 def _check_frames(namespace: Namespace, sizes: tuple[int, ...], checksums: tuple[int, ...]) -> None:
