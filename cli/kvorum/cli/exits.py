@@ -27,7 +27,8 @@ class ExitCode(enum.IntEnum):
 
 
 MEANING: dict[ExitCode, str] = {
-    ExitCode.OK: "It did what was asked; for `up` and `node`, it was asked to stop.",
+    ExitCode.OK: "It did what was asked; for `up`, `node` and `status --watch`, it was "
+    "asked to stop.",
     ExitCode.FAILURE: "A check did not hold, the request was refused for good, or Kvorum has a "
     "defect.",
     ExitCode.USAGE: "The command line, a file or a value given to it is not usable as it is.",

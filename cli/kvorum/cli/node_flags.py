@@ -45,6 +45,7 @@ def environment_of(name: str) -> str:
 def descriptions(cls: type) -> Mapping[str, str]:
     """Return what the docstring of `cls` says of each attribute, as one line."""
     _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
+    section = section.partition("\n\n")[0]
     entries = re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
 

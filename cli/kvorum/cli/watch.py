@@ -1,39 +1,56 @@
-"""What a node of a local cluster watches beside its work: its parent, and the size of its log."""
+"""What a node of a local cluster watches beside its work: its parent, and the size of its log.
+
+In a thread of its own, so that it goes on when the event loop is stuck.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import signal
 import stat
+import threading
+import time
 from typing import Final
 
 POLL_S: Final = 0.5
-"""Seconds between two looks; a node outlives its parent by no more than this and its drain."""
+"""Seconds between two looks."""
+
+LAST_S: Final = 30.0
+"""Seconds that a node has to end after its parent is gone, before it is killed."""
 
 
-async def parent_gone(pid: int) -> None:
-    """Return when the process `pid` is no longer the parent of this one."""
-    while os.getppid() == pid:  # noqa: ASYNC110  # there is no event to wait for
-        await asyncio.sleep(POLL_S)
+def start_watch(parent_pid: int | None, log_bytes_max: int | None) -> None:
+    """Watch from now on; None for what is not to be watched.
 
-
-async def keep_log_bounded(descriptor: int, bytes_max: int) -> None:
-    """Keep the log behind `descriptor` below about `bytes_max`, for ever; its newest half stays.
-
-    Whoever started the node cannot do this without reading all that it writes. Nothing happens
-    unless the descriptor is a regular file that can be read and was opened for appending.
+    Args:
+        parent_pid: when this is no longer the parent, the process ends as by SIGTERM, and at the
+            latest 30 s later.
+        log_bytes_max: keeps the log on stderr below about this size, if it is a regular file.
     """
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    if parent_pid is None and log_bytes_max is None:
         return
-    while True:
-        cut_log(descriptor, bytes_max)
-        await asyncio.sleep(POLL_S)
+    arguments = (parent_pid, log_bytes_max)
+    threading.Thread(target=_watch, args=arguments, name="watch", daemon=True).start()
+
+
+def _watch(parent_pid: int | None, log_bytes_max: int | None) -> None:
+    stderr = 2
+    bounded = log_bytes_max is not None and stat.S_ISREG(os.fstat(stderr).st_mode)
+    while parent_pid is None or os.getppid() == parent_pid:
+        if bounded and log_bytes_max is not None:
+            cut_log(stderr, log_bytes_max)
+        time.sleep(POLL_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LAST_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def cut_log(descriptor: int, bytes_max: int) -> bool:
     """Drop the older half of a log that is larger than `bytes_max`; return whether it was.
 
-    What other threads write during the cut may be lost with the older half.
+    Whoever started the process cannot do this without reading all that it writes. The descriptor
+    must be readable and opened for appending. What other threads write during the cut may be lost
+    with the older half.
     """
     size = os.fstat(descriptor).st_size
     if size <= bytes_max:
