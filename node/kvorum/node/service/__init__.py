@@ -1,0 +1,1 @@
+"""The gRPC services of a node: thin handlers that check, ask the engine, and translate."""
