@@ -24,6 +24,7 @@ Head = TypeVar("Head", bound=Message)
 PAYLOAD_FIELD: Final = 15
 _PAYLOAD_TAG: Final = PAYLOAD_FIELD << 3 | 2  # one byte, because the field number is below 16
 _VARINT_BYTES_MAX: Final = 10
+_VARINT32_BYTES_MAX: Final = 5  # of a tag and of a length
 _EMPTY: Final = memoryview(b"")
 
 
@@ -86,10 +87,10 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int, bytes_max: int) -> tuple[int, int]:
     """Return (value, position behind it)."""
     value = 0
-    for count in range(_VARINT_BYTES_MAX):
+    for count in range(bytes_max):
         if at >= len(data):
             break
         byte = data[at]
@@ -110,12 +111,12 @@ def _find_payload(data: bytes) -> tuple[int, int, int]:
     at = 0
     while at < len(data):
         start = at
-        tag, begin = _read_varint(data, at)
+        tag, begin = _read_varint(data, at, _VARINT32_BYTES_MAX)
         at = _skip(data, tag, begin)
         if tag == _PAYLOAD_TAG:
             if found[0] >= 0:
                 raise DecodeError("a message has two payloads")
-            _, begin = _read_varint(data, begin)
+            _, begin = _read_varint(data, begin, _VARINT32_BYTES_MAX)
             found = start, begin, at
     return found
 
@@ -124,11 +125,11 @@ def _skip(data: bytes, tag: int, at: int) -> int:
     """Return the position behind the field whose value begins at `at`."""
     match tag & 7:
         case 0:
-            _, at = _read_varint(data, at)
+            _, at = _read_varint(data, at, _VARINT_BYTES_MAX)
         case 1:
             at += 8
         case 2:
-            length, at = _read_varint(data, at)
+            length, at = _read_varint(data, at, _VARINT32_BYTES_MAX)
             at += length
         case 5:
             at += 4

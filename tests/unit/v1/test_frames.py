@@ -203,6 +203,8 @@ def test_every_cut_through_the_payload_is_an_error(message: Whole) -> None:
         pytest.param(b"\x7a", id="no length"),
         pytest.param(b"\x7a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01a", id="vast length"),
         pytest.param(b"\x7a" + b"\x80" * 11, id="endless varint"),
+        pytest.param(b"\x7a\x81\x80\x80\x80\x80\x00a", id="padded length"),
+        pytest.param(b"\xfa\x80\x80\x80\x80\x00\x01a", id="padded tag"),
         pytest.param(b"\x7b\x7c", id="group"),
         pytest.param(b"\x7e", id="wire type 6"),
         pytest.param(b"\x09\x01", id="fixed64 cut short"),
