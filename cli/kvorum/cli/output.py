@@ -51,7 +51,12 @@ def report(error: Exception, *, as_json: bool) -> ExitCode:
 
 
 def describe(error: Exception) -> tuple[dict[str, Any], ExitCode]:
-    """Return `error` as the value of the JSON key "error", and its exit status."""
+    """Return `error` as the value of the JSON key "error", and its exit status.
+
+    Of a group, the first error counts: the others are what it caused.
+    """
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     match error:
         case KvorumError():
             return _value(

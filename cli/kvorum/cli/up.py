@@ -145,10 +145,9 @@ def _announce(cluster: LocalCluster, as_json: bool) -> None:
 
 
 def _shape(settings: LocalSettings) -> str:
-    return (
-        f"{settings.zones} zones, {settings.shards} shards, "
-        f"{format_size(settings.memory_bytes)} a node"
-    )
+    counts = ((settings.zones, "zone"), (settings.shards, "shard"))
+    words = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts]
+    return ", ".join([*words, f"{format_size(settings.memory_bytes)} a node"])
 
 
 def _value(cluster: LocalCluster) -> dict[str, Any]:

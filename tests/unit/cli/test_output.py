@@ -46,6 +46,12 @@ def test_a_conflict_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert "CONFLICT" in capsys.readouterr().err
 
 
+def test_of_a_group_the_first_error_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    inner = ExceptionGroup("inner", [TooLargeError("much"), ValueError("other")])
+    assert report(ExceptionGroup("outer", [inner]), as_json=False) is ExitCode.USAGE
+    assert capsys.readouterr().err == "kvorum: TOO_LARGE: much\n"
+
+
 def test_a_defect_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert report(ZeroDivisionError("by zero"), as_json=False) is ExitCode.FAILURE
     err = capsys.readouterr().err
