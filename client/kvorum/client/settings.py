@@ -32,7 +32,8 @@ class ClientSettings:
         stall_s: seconds without progress after which a transfer goes on at another replica.
         attempts_max: replicas that one block is tried at before it counts as missing or refused.
         hedge_quantile: a node that is slower than this share of its answers is hedged.
-        hedge_initial_s: seconds before a hedge while a node's speed is unknown.
+        hedge_lookup_s: seconds before a lookup is hedged while the node's speed is unknown.
+        hedge_fetch_s: seconds without a byte before a fetch is hedged, likewise.
         hedge_min_s: least seconds before a hedge.
         hedge_max_s: most seconds before a hedge.
         hedge_budget: hedges for each first request, at most, over time.
@@ -46,8 +47,8 @@ class ClientSettings:
         backoff_max_s: most seconds between two such attempts.
         channels_per_node: connections to each node that carry payload; calls without payload have
             one of their own, so that they never wait behind payload.
-        put_batch_bytes: payload bytes of one stream of a store; bounds the memory that a store
-            of tensors that are not contiguous takes.
+        put_batch_bytes: payload bytes of one stream of a store, at most; a stream carries at least
+            one block.
 
     Raises:
         InvalidArgumentError: a value is out of its range, or two contradict each other.
@@ -60,7 +61,8 @@ class ClientSettings:
     stall_s: float = 0.5
     attempts_max: int = limits.REPLICAS_MAX
     hedge_quantile: float = 0.95
-    hedge_initial_s: float = 0.002
+    hedge_lookup_s: float = 0.002
+    hedge_fetch_s: float = 0.02
     hedge_min_s: float = 0.001
     hedge_max_s: float = 0.25
     hedge_budget: float = 0.05
@@ -91,7 +93,8 @@ class ClientSettings:
                 self._check_number(field.name, 0.0, 1.0)
             else:
                 self._check_number(field.name, 1e-6, 3_600.0)
-        self._check_order("hedge_min_s", "hedge_initial_s", "hedge_max_s")
+        self._check_order("hedge_min_s", "hedge_lookup_s", "hedge_max_s")
+        self._check_order("hedge_min_s", "hedge_fetch_s", "hedge_max_s")
         self._check_order("breaker_open_s", "breaker_open_max_s")
         self._check_order("backoff_min_s", "backoff_max_s")
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kvorum.client.results import Hit, StoredBlock
+
+if TYPE_CHECKING:
+    from kvorum.client.fetch import FetchOutcome
+
+NO_BLOCK: Final = "NO_BLOCK"
+"""Instead of a reason, for prompts that are shorter than a block."""
 
 
 @dataclass(slots=True)
@@ -20,7 +30,7 @@ class ClientStats:
     Attributes:
         lookups: lookups that were answered; those that raised count nowhere.
         hits: lookups that found at least one block.
-        misses: lookups that found none, by reason; NONE if the prompt had no full block.
+        misses: lookups that found none, by reason; NO_BLOCK if the prompt had no full block.
         lookup_tokens: tokens of the prompts that were looked up.
         hit_tokens: tokens of the prefixes that were found.
         lookup_blocks: full blocks of those prompts.
@@ -64,6 +74,36 @@ class ClientStats:
     breaker_opens: int = 0
     topology_refreshes: int = 0
     errors: Counter[str] = field(default_factory=Counter)
+
+    def count_lookup(self, hit: Hit, tokens: int, blocks: int) -> None:
+        """Count one lookup of a prompt of so many tokens and full blocks."""
+        reason = hit.reason.name if hit.reason else NO_BLOCK
+        found = len(hit.blocks)
+        self.lookups += 1
+        if found:
+            self.hits += 1
+        else:
+            self.misses[reason] += 1
+        self.lookup_tokens += tokens
+        self.hit_tokens += hit.tokens
+        self.lookup_blocks += blocks
+        self.found_blocks += found
+        if found < blocks:
+            self.missing_blocks[reason] += blocks - found
+
+    def count_fetch(self, blocks: int, outcome: FetchOutcome) -> None:
+        """Count one fetch of so many blocks."""
+        self.fetches += 1
+        self.fetch_blocks += blocks
+        self.fetched_blocks += outcome.blocks
+        if outcome.reason is not None:
+            self.unfetched_blocks[outcome.reason.name] += blocks - outcome.blocks
+        self.fetched_bytes_by_zone.update(outcome.bytes_by_zone)
+
+    def count_store(self, blocks: Iterable[StoredBlock]) -> None:
+        """Count one store."""
+        self.stores += 1
+        self.stored_blocks.update(block.outcome.name for block in blocks)
 
     def snapshot(self) -> ClientStats:
         """Return the counters as they are now."""

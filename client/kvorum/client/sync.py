@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
+import weakref
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kvorum.client.client import AsyncClient
 from kvorum.client.nodes import NodeStatus, Topology
@@ -17,16 +21,68 @@ from kvorum.client.settings import DEFAULT_SETTINGS, ClientSettings
 from kvorum.client.stats import ClientStats
 from kvorum.client.tensors import Into, Kv
 from kvorum.core import limits
+from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from kvorum.core.fingerprint import Fingerprint
 from kvorum.core.keys import Tokens
 
+_log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+_START_S: Final = 10.0
+_CLOSE_S: Final = 5.0
+
+
+class _Runner:
+    """An event loop in a thread of its own, for one client.
+
+    Args:
+        core: the client; it is closed when the loop ends.
+    """
+
+    def __init__(self, core: AsyncClient) -> None:
+        self._core = core
+        self._pid = os.getpid()
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stopping: asyncio.Event
+        self._thread = threading.Thread(target=self._run, name="kvorum-client", daemon=True)
+        self._thread.start()
+        self._ready.wait(_START_S)
+
+    def _run(self) -> None:
+        asyncio.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        self._ready.set()
+        await self._stopping.wait()
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._core.close()
+        except TimeoutError:
+            _log.warning("client did not close in time limit_s=%g", _CLOSE_S)
+
+    def submit(self, call: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the loop."""
+        return asyncio.run_coroutine_threadsafe(call, self._loop)
+
+    def stop(self) -> None:
+        """Close the client and end the thread; a forked child has neither."""
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        if threading.current_thread() is not self._thread:  # where a collector may run this
+            self._thread.join(2 * _CLOSE_S)
 
 
 class Client:
-    """One namespace of a cluster, under one fingerprint; see `AsyncClient` for every method.
+    """One namespace of a cluster, under one fingerprint; see `AsyncClient` for every argument.
 
-    Any thread may call it, and several at once. It does not survive `fork`.
+    Any thread may call it, and several at once. It does not survive `fork`: in the child every
+    call raises, and a new client has to be made. Use it as a context manager or call `close`; a
+    client that is forgotten is closed when it is collected, or when the process ends.
     """
 
     def __init__(  # noqa: PLR0913  # all but one are given by name
@@ -57,12 +113,27 @@ class Client:
             writer=writer,
             settings=settings,
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._pid = os.getpid()
+        self._runner = _Runner(self._core)
+        # Not `self.close`: a reference to the client would keep it alive for ever.
+        self._stop = weakref.finalize(self, self._runner.stop)
 
     def _run(self, call: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(call, self._loop).result()
+        """Run a coroutine on the client's thread; its own deadline bounds the wait."""
+        if not self._stop.alive or os.getpid() != self._pid:
+            call.close()
+            raise InvalidArgumentError(
+                "the client is closed, or was made in another process",
+                field="client",
+                limit="an open one of this process",
+            )
+        running = self._runner.submit(call)
+        try:
+            return running.result()
+        except CancelledError:
+            raise UnavailableError("the client was closed during the call") from None
+        finally:
+            running.cancel()  # where the wait was interrupted, the call must not go on
 
     @property
     def namespace(self) -> str:
@@ -149,9 +220,14 @@ class Client:
         return self._core.stats
 
     def close(self) -> None:
-        """End everything that this client started; safe to call again."""
+        """End the calls under way, those of other threads too, and the client's thread.
+
+        It may be called again; nothing else may be called afterwards.
+        """
+        self._stop()
 
     def __enter__(self) -> Self:
+        self._run(self._core.__aenter__())
         return self
 
     def __exit__(
