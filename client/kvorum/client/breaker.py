@@ -1,10 +1,14 @@
 """Breaker: whether a node is worth asking. Pure: `now` is an argument, in seconds.
 
-    closed --too many failures or late answers in a row--> open
-    open --the wait is over--> half-open: one probe, in the background, decides
-    half-open --it answers--> closed        half-open --it does not--> open, for twice as long
+    closed --connections fail, several in a row--> open
+    closed --answers come late, several in a row--> doubted: a probe decides
+    doubted --the probe is answered--> closed      doubted --it is not--> open
+    open --the wait is over--> half-open: a probe decides
+    half-open --the probe is answered--> closed    half-open --it is not--> open, twice as long
 
-Callers never wait for a probe: while the breaker is not closed, the node is simply not asked.
+Probes run in the background, with more time than a lookup has: a machine that is merely busy is
+not taken for a dead one, and no caller waits for a probe. While the breaker is open or half-open
+the node is not asked.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ class BreakerState(enum.Enum):
     """Where a breaker stands."""
 
     CLOSED = "closed"
+    DOUBTED = "doubted"
     OPEN = "open"
     HALF_OPEN = "half-open"
 
@@ -27,7 +32,7 @@ class Breaker:
 
     Attributes:
         state: where it stands.
-        opens: times that it opened from closed.
+        opens: times that calls to the node were stopped.
 
     Args:
         settings: thresholds and waits.
@@ -39,13 +44,14 @@ class Breaker:
         self._settings = settings
         self._failures = 0
         self._timeouts = 0
+        self._probing = False
         self._wait_s = settings.breaker_open_s
         self._probe_at = 0.0
 
     @property
     def allows(self) -> bool:
         """Whether calls may go to the node."""
-        return self.state is BreakerState.CLOSED
+        return self.state in (BreakerState.CLOSED, BreakerState.DOUBTED)
 
     @property
     def suspect(self) -> bool:
@@ -53,7 +59,7 @@ class Breaker:
         return self.allows and self._failures + self._timeouts > 0
 
     def success(self) -> None:
-        """The node answered in time; a refusal is an answer too."""
+        """The node answered; a refusal is an answer too."""
         self.state = BreakerState.CLOSED
         self._failures = self._timeouts = 0
         self._wait_s = self._settings.breaker_open_s
@@ -64,11 +70,12 @@ class Breaker:
         if self.allows and self._failures >= self._settings.breaker_failures:
             self._open(now)
 
-    def timeout(self, now: float) -> None:
+    def timeout(self) -> None:
         """The answer came too late to be of use, or never."""
         self._timeouts += 1
-        if self.allows and self._timeouts >= self._settings.breaker_timeouts:
-            self._open(now)
+        enough = self._timeouts >= self._settings.breaker_timeouts
+        if self.state is BreakerState.CLOSED and enough:
+            self.state = BreakerState.DOUBTED
 
     def _open(self, now: float) -> None:
         self.state = BreakerState.OPEN
@@ -77,14 +84,25 @@ class Breaker:
 
     def probe_due(self, now: float) -> bool:
         """Return whether to probe the node now."""
-        return self.state is BreakerState.OPEN and now >= self._probe_at
+        if self._probing:
+            return False
+        waited = self.state is BreakerState.OPEN and now >= self._probe_at
+        return waited or self.state is BreakerState.DOUBTED
 
     def probe_started(self) -> None:
-        """A probe was sent; `success` or `probe_failed` must follow."""
-        self.state = BreakerState.HALF_OPEN
+        """A probe was sent; `probe_ended` must follow."""
+        self._probing = True
+        if self.state is BreakerState.OPEN:
+            self.state = BreakerState.HALF_OPEN
 
-    def probe_failed(self, now: float) -> None:
-        """The probe failed: wait twice as long before the next one."""
-        self.state = BreakerState.OPEN
-        self._wait_s = min(self._wait_s * 2, self._settings.breaker_open_max_s)
-        self._probe_at = now + self._wait_s
+    def probe_ended(self, now: float, *, answered: bool) -> None:
+        """The probe was answered, or was not in time."""
+        self._probing = False
+        if answered:
+            self.success()
+        elif self.state is BreakerState.HALF_OPEN:
+            self.state = BreakerState.OPEN
+            self._wait_s = min(self._wait_s * 2, self._settings.breaker_open_max_s)
+            self._probe_at = now + self._wait_s
+        elif self.state is BreakerState.DOUBTED:
+            self._open(now)

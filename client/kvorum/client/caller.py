@@ -65,8 +65,6 @@ class Caller:
         method: grpc.aio.UnaryUnaryMultiCallable[RequestT, AnswerT],
         request: RequestT,
         timeout_s: float,
-        *,
-        wait_for_ready: bool = False,
     ) -> AnswerT:
         """Call a method of a node.
 
@@ -74,9 +72,7 @@ class Caller:
             KvorumError: what the node answered, or what became of the call.
         """
         try:
-            answer = await self._call(
-                member.name, method, request, timeout_s, wait_for_ready=wait_for_ready
-            )
+            answer = await self._call(member.name, method, request, timeout_s, wait_for_ready=False)
             self.health.answered(member.name, answer.answerer)
         except KvorumError as error:
             raise self.failed(member.name, error) from error
@@ -88,13 +84,15 @@ class Caller:
         method: grpc.aio.UnaryUnaryMultiCallable[RequestT, ResponseT],
         request: RequestT,
         timeout_s: float,
+        *,
+        wait_for_ready: bool = False,
     ) -> ResponseT:
-        """Call a method of a node whose name is unknown, or that does not say who it is.
+        """Call a method of a node without a look at its health.
 
         Raises:
             KvorumError: what the node answered, or what became of the call.
         """
-        return await self._call(node, method, request, timeout_s, wait_for_ready=False)
+        return await self._call(node, method, request, timeout_s, wait_for_ready=wait_for_ready)
 
     async def _call(
         self,

@@ -218,7 +218,7 @@ class Fetch:
         now = time.monotonic()
         for task, reading in self._running.items():
             if not reading.dropped and now - reading.progress_at >= self._settings.stall_s:
-                self._health.late(reading.member.name, now)
+                self._health.late(reading.member.name)
                 reading.drop()
                 task.cancel()
 

@@ -109,18 +109,24 @@ class Health:
             node.breaker.failure(now)
             self._note_open(node, opens)
         elif isinstance(error, DeadlineError):
-            self.late(name, now)
+            self.late(name)
         else:
             node.breaker.success()
         if isinstance(error, DrainingError):
             node.draining_until = now + _DRAINING_S
 
-    def late(self, name: str, now: float) -> None:
+    def late(self, name: str) -> None:
         """A node did not answer while its answer would have been of use."""
+        self.of(name).breaker.timeout()
+
+    def probed(self, name: str, now: float, *, answered: bool) -> None:
+        """A probe of a node was answered, or was not."""
         node = self.of(name)
-        opens = node.breaker.opens
-        node.breaker.timeout(now)
+        opens, closed = node.breaker.opens, not node.breaker.allows
+        node.breaker.probe_ended(now, answered=answered)
         self._note_open(node, opens)
+        if closed and node.breaker.allows:
+            _log.info("node answers again node=%s", name)
 
     def _note_open(self, node: NodeHealth, opens_before: int) -> None:
         if node.breaker.opens > opens_before:

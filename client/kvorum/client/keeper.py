@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 _STAGGER_S: Final = 0.1
 _REFRESH_S: Final = 30.0
-_TICK_S: Final = 0.05
+_TICK_S: Final = 0.02
 _OUT_OF_DATE: Final = (MapMismatchError, NotOwnerError, IncarnationError, NamespaceNotFoundError)
 _IN_VAIN: Final = (
     NamespaceConflictError,
@@ -173,6 +173,18 @@ class Keeper:
         attempts = [partial(self._ask_map_at, address) for address in addresses]
         return await first_success(attempts, _STAGGER_S)
 
+    async def current_map(self) -> tuple[ClusterMap, bytes]:
+        """Ask for the cluster map; return it with its digest. No namespace is needed for it.
+
+        Raises:
+            InvalidArgumentError: the token would travel in plain text beyond this machine.
+            KvorumError: no node answers.
+        """
+        answer = await self.ask_map()
+        cluster_map = parse_map(answer)
+        self._check_private(cluster_map)
+        return cluster_map, answer.map_digest
+
     async def close(self) -> None:
         """End the work in the background."""
         if self._task is not None:
@@ -198,7 +210,7 @@ class Keeper:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep())
-            group.create_task(self._probe())
+            group.create_task(self._probe(group))
 
     async def _keep(self) -> None:
         backoff_s = self._settings.backoff_min_s
@@ -235,15 +247,13 @@ class Keeper:
 
     async def _find(self) -> View:
         self._stats.topology_refreshes += 1
-        answer = await self.ask_map()
-        cluster_map = parse_map(answer)
-        self._check_private(cluster_map)
-        namespace = await self._open_namespace(cluster_map, answer.map_digest)
+        cluster_map, map_digest = await self.current_map()
+        namespace = await self._open_namespace(cluster_map, map_digest)
         check_namespace(namespace, self._target.fingerprint)
         await self._adopt(cluster_map)
         return View(
             map=cluster_map,
-            map_digest=answer.map_digest,
+            map_digest=map_digest,
             zone=self._target.zone,
             namespace=self._target.namespace,
             fingerprint=self._target.fingerprint,
@@ -325,35 +335,36 @@ class Keeper:
         )
         return answer.namespace
 
-    async def _probe(self) -> None:
-        """Ask nodes whose breaker is open whether they are back, so that no caller has to."""
+    async def _probe(self, group: asyncio.TaskGroup) -> None:
+        """Ask doubtful nodes whether they live, so that no caller has to."""
         while True:
             await asyncio.sleep(_TICK_S)
             view = self.view
-            due = self._caller.health.probes_due(time.monotonic()) if view else []
-            if view is None or not due:
+            if view is None:
                 continue
-            async with asyncio.TaskGroup() as group:
-                for name in due:
-                    group.create_task(self._probe_node(view.map.member(name)))
+            for name in self._caller.health.probes_due(time.monotonic()):
+                self._caller.health.of(name).breaker.probe_started()
+                group.create_task(self._probe_node(view.map.member(name)))
 
     async def _probe_node(self, member: Member) -> None:
-        breaker = self._caller.health.of(member.name).breaker
-        breaker.probe_started()
+        health = self._caller.health
+        request = cluster_pb2.GetTopologyRequest(context=request_context(b""))
         try:
-            await self._caller.unary(
-                member,
+            answer = await self._caller.anonymous(
+                member.name,
                 self._caller.link(member).cluster.GetTopology,
-                cluster_pb2.GetTopologyRequest(context=request_context(b"")),
+                request,
                 self._settings.probe_timeout_s,
                 wait_for_ready=True,
             )
-            _log.info("node answers again node=%s", member.name)
+            health.answered(member.name, answer.answerer)
         except KvorumError as error:
-            breaker.probe_failed(time.monotonic())
+            health.probed(member.name, time.monotonic(), answered=False)
             if isinstance(error, DeadlineError | UnavailableError):
                 # Its connections may be black holes that no packet will ever end.
                 await self._caller.pool.drop(member.address)
+        else:
+            health.probed(member.name, time.monotonic(), answered=True)
 
 
 def _one_of_each_zone(cluster_map: ClusterMap, zone: str | None) -> Sequence[Member]:

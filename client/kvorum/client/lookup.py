@@ -87,6 +87,7 @@ class Lookup:
             if not self._health.allows(node):
                 state.merge.fail(node, MissReason.NODE_DOWN)
         async with asyncio.TaskGroup() as group:
+            self._budget.earn()
             self._ask(group, state, state.merge.first(), request, end)
             self._ask_suspects(group, state, request, end)
             await self._collect(group, state, request, end)
@@ -118,8 +119,8 @@ class Lookup:
     ) -> None:
         """Ask another replica at once beside a node that was late or failed just before."""
         for node in list(state.pending.values()):
-            if self._health.of(node).breaker.suspect:
-                self._stats.failovers += 1
+            if self._health.of(node).breaker.suspect and self._budget.spend():
+                self._stats.hedges += 1
                 self._ask(group, state, state.merge.wanted(state.asked)[:1], request, end)
 
     async def _call(
@@ -143,7 +144,6 @@ class Lookup:
     ) -> None:
         """Take answers until nothing that may still come could lengthen the prefix."""
         merge = state.merge
-        self._budget.earn()
         while hopes := merge.hopes(state.pending.values()):
             now = time.monotonic()
             if now >= end:
@@ -204,7 +204,7 @@ class Lookup:
         now = time.monotonic()
         for node in state.pending.values():
             if now - state.asked[node] >= self._health.of(node).lookups.hedge_delay_s:
-                self._health.late(node, now)
+                self._health.late(node)
 
 
 def _segments_max(chain: Chain) -> int:

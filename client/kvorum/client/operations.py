@@ -198,13 +198,14 @@ class Operations:
         return to_topology(await self._keeper.ask_map())
 
     async def status(self) -> list[NodeStatus]:
-        """Return the state of every node.
+        """Return the state of every node; works without the namespace.
 
         Raises:
-            KvorumError: the cluster is not known, and why.
+            KvorumError: no node answers.
         """
-        view, end = await self._begin()
-        return await node_statuses(self._caller, view, end - time.monotonic())
+        cluster_map, map_digest = await self._keeper.current_map()
+        timeout_s = self._settings.call_deadline_s
+        return await node_statuses(self._caller, cluster_map, map_digest, timeout_s)
 
     async def close(self) -> None:
         """End the work in the background and close every channel."""

@@ -29,6 +29,9 @@ _OPTIONS: Final = (
     ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    # A connection that died without a word is found dead, also while a call waits on it.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
     # Retries and routes are the client's: a proxy or a service config must not change them.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),

@@ -39,8 +39,9 @@ class ClientSettings:
         hedge_budget: hedges for each first request, at most, over time.
         hedge_burst: hedges that may precede the requests that pay for them.
         breaker_failures: failures in a row that open a node's breaker.
-        breaker_timeouts: answers in a row that came too late, or never, that open it.
-        breaker_open_s: seconds between the opening of a breaker and its first probe.
+        breaker_timeouts: answers in a row that came too late, or never, after which a probe
+            decides.
+        breaker_open_s: seconds between the opening of a breaker and its next probe.
         breaker_open_max_s: most seconds between two probes.
         probe_timeout_s: seconds that a probe may take.
         backoff_min_s: least seconds between two attempts to reach a cluster that is down.
@@ -66,9 +67,9 @@ class ClientSettings:
     hedge_min_s: float = 0.001
     hedge_max_s: float = 0.25
     hedge_budget: float = 0.05
-    hedge_burst: int = 3
+    hedge_burst: int = 16
     breaker_failures: int = 3
-    breaker_timeouts: int = 5
+    breaker_timeouts: int = 3
     breaker_open_s: float = 0.1
     breaker_open_max_s: float = 2.0
     probe_timeout_s: float = 0.5

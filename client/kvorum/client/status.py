@@ -6,22 +6,26 @@ import asyncio
 
 from kvorum.client.caller import Caller, request_context
 from kvorum.client.nodes import NamespaceUse, NodeInfo, NodeState, NodeStatus, PeerLag
-from kvorum.client.view import STATES, View
+from kvorum.client.view import STATES
 from kvorum.core.errors import KvorumError
-from kvorum.placement import Member
+from kvorum.placement import ClusterMap, Member
 from kvorum.v1 import cluster_pb2
 
 
-async def node_statuses(caller: Caller, view: View, timeout_s: float) -> list[NodeStatus]:
+async def node_statuses(
+    caller: Caller, cluster_map: ClusterMap, map_digest: bytes, timeout_s: float
+) -> list[NodeStatus]:
     """Return the state of every node, by zone and shard; those that do not answer included."""
-    members = sorted(view.map.members, key=lambda member: (member.zone, member.shard))
+    members = sorted(cluster_map.members, key=lambda member: (member.zone, member.shard))
+    request = cluster_pb2.GetNodeStatusRequest(context=request_context(map_digest))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_status(caller, view, m, timeout_s)) for m in members]
+        tasks = [group.create_task(_status(caller, m, request, timeout_s)) for m in members]
     return [task.result() for task in tasks]
 
 
-async def _status(caller: Caller, view: View, member: Member, timeout_s: float) -> NodeStatus:
-    request = cluster_pb2.GetNodeStatusRequest(context=request_context(view.map_digest))
+async def _status(
+    caller: Caller, member: Member, request: cluster_pb2.GetNodeStatusRequest, timeout_s: float
+) -> NodeStatus:
     node = caller.health.of(member.name)
     breaker = node.breaker.state.value
     try:
