@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kvorum.core.errors import OverloadedError
 from kvorum.node.engine.clock import Clock
+from kvorum.node.engine.counters import Counters
 from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.eviction import EvictionPolicy
 from kvorum.node.engine.schedule import Schedule
@@ -22,9 +23,12 @@ class Retention:
         pinned_bytes: arena bytes of blocks that are pinned or continued by one that is.
     """
 
-    def __init__(self, policy: EvictionPolicy, clock: Clock, pinned_bytes_max: int) -> None:
+    def __init__(
+        self, policy: EvictionPolicy, clock: Clock, counters: Counters, pinned_bytes_max: int
+    ) -> None:
         self._policy = policy
         self._clock = clock
+        self._counters = counters
         self._pinned_bytes_max = pinned_bytes_max
         self._leases: Schedule[Entry] = Schedule()
         self.pinned_bytes = 0
@@ -142,6 +146,7 @@ class Retention:
 
     def _check_pinned(self, more_bytes: int) -> None:
         if self.pinned_bytes + more_bytes > self._pinned_bytes_max:
+            self._counters.refused_overloaded += 1
             raise OverloadedError(
                 f"pins hold {self.pinned_bytes} bytes and {more_bytes} more are asked for",
                 field="engine.pinned_bytes_max",

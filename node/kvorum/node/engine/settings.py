@@ -16,7 +16,7 @@ class EngineSettings:
     Attributes:
         capacity_bytes: bytes of the arena; a multiple of 4,096.
         eviction: name of the eviction policy; a key of `eviction.POLICIES`.
-        staged_bytes_max: bytes of stores that are not visible yet; 0 for a quarter of the arena.
+        staged_bytes_max: bytes of stores that are not visible yet; 0 for half of the arena.
         staged_ttl_ms: how long a part waits for the other parts of its group.
         pinned_bytes_max: bytes under pins; 0 for half of the arena.
         index_bytes_max: memory for what describes blocks, as `entries.index_bytes` counts it;
@@ -27,7 +27,7 @@ class EngineSettings:
         tombstone_ttl_ms: how long they are remembered at most.
         clock_ahead_ms_max: how far a peer's clock may be ahead.
         evictions_max: blocks that one event may evict, so that no event takes long.
-        tick_items_max: things of each kind that one tick may end: blocks, stores, leases, tombstones.
+        tick_items_max: blocks, stores, leases and tombstones that one tick may end, of each kind.
     """
 
     capacity_bytes: int
@@ -46,9 +46,10 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         self.validate()
-        quarter = max(self.capacity_bytes // 4, GRANULE_BYTES)
-        self._derive("staged_bytes_max", quarter)
-        self._derive("pinned_bytes_max", self.capacity_bytes // 2)
+        # Pins and stores under way together never claim more than there is.
+        half = max(self.capacity_bytes // 2, GRANULE_BYTES)
+        self._derive("staged_bytes_max", half)
+        self._derive("pinned_bytes_max", half)
         self._derive("index_bytes_max", max(self.capacity_bytes // 16, 48 << 20))
 
     def validate(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kvorum.node.engine.clock import Clock
+from kvorum.node.engine.counters import Counters
 from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import Condition, Extent, WriteItem
 from kvorum.node.engine.retention import Retention
@@ -62,10 +63,13 @@ class StagedGroup:
 class Staging:
     """All groups that are not complete."""
 
-    def __init__(self, room: Room, retention: Retention, clock: Clock, ttl_ms: int) -> None:
+    def __init__(
+        self, room: Room, retention: Retention, clock: Clock, counters: Counters, ttl_ms: int
+    ) -> None:
         self._room = room
         self._retention = retention
         self._clock = clock
+        self._counters = counters
         self._ttl_ms = ttl_ms
         self._blocks: dict[BlockName, dict[GroupName, StagedGroup]] = {}
         self._waiting: Schedule[StagedGroup] = Schedule()
@@ -162,6 +166,7 @@ class Staging:
             if group.open:
                 self._put_off(group)
             else:
+                self._counters.staged_expired += 1
                 self.end(group)
         return count
 

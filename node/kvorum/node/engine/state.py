@@ -63,9 +63,9 @@ class State:
         self.history = history = History(settings.history_blocks_max)
         self.tombstones = Tombstones(settings.tombstones_max, settings.tombstone_ttl_ms, clock)
         policy = POLICIES[settings.eviction]()
-        self.retention = retention = Retention(policy, clock, settings.pinned_bytes_max)
+        self.retention = retention = Retention(policy, clock, counters, settings.pinned_bytes_max)
         self.store = store = Store(allocator, retention, history, clock, counters)
         self.room = Room(settings, allocator, retention, store, clock, counters)
-        self.staging = Staging(self.room, retention, clock, settings.staged_ttl_ms)
+        self.staging = Staging(self.room, retention, clock, counters, settings.staged_ttl_ms)
         self.grant_ids = itertools.count(1)
         self.effects = []
