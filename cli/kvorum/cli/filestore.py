@@ -16,8 +16,10 @@ from kvorum.cli import filechain
 from kvorum.cli.exits import ConflictError, FileError, NotFoundError
 from kvorum.cli.filechain import BLOCK_BYTES, Record, TokenArray
 from kvorum.cli.progress import Transfer
+from kvorum.cli.sizes import format_count
 from kvorum.client import Client, Hit, MissReason, StoreResult
 from kvorum.core.errors import (
+    ArenaFullError,
     ChecksumError,
     DeadlineError,
     InternalError,
@@ -82,6 +84,7 @@ class FileStore:
         Raises:
             ConflictError: the name holds another file, and `overwrite` is False.
             FileError: the file changed meanwhile.
+            ArenaFullError: the cluster did not keep all of it.
             KvorumError: the cluster refused a block, or is not there.
         """
         tokens = filechain.name_tokens(name)
@@ -130,6 +133,24 @@ class FileStore:
             outcome.add(self._store(tokens, blocks, overwrite=False), len(blocks))
             self._transfer.advance(size)
         _check_unchanged(record, digest)
+        self._check_kept(record)
+
+    def _check_kept(self, record: Record) -> None:
+        """Check that the end of a file did not push out its beginning.
+
+        Raises:
+            ArenaFullError: blocks are gone already.
+        """
+        kept = wanted = 0
+        for extent, size in enumerate(filechain.extent_sizes(record.size)):
+            tokens = filechain.extent_tokens(record.sha256, extent, size)
+            kept += len(self._client.lookup(tokens, budget_s=self._timeout_s).blocks)
+            wanted += filechain.full_blocks(tokens)
+        if kept < wanted:
+            raise ArenaFullError(
+                f"{kept} of {wanted} blocks were kept: the cluster has no room for the file",
+                field="FILE",
+            )
 
     def get_name(self, name: str, out: BinaryIO) -> Record:
         """Write the file stored under `name` to `out`; on any error what was written is void.
@@ -225,7 +246,7 @@ class FileStore:
         if not first.shares:
             raise ChecksumError("block 0 holds no share of a file", field="payload")
         if first.shares > len(blocks):
-            raise miss_error(hit.reason, f"{len(blocks)} of {first.shares} blocks are there")
+            raise miss_error(hit.reason, blocks_there(len(blocks), first.shares))
         digest = hashlib.sha256()
         for index, block in enumerate(blocks[: first.shares]):
             record, share = Record.unpack(block)
@@ -244,13 +265,15 @@ class FileStore:
         """Return a hit of at least `count` blocks."""
         hit = self._client.lookup(tokens, budget_s=self._timeout_s)
         if len(hit.blocks) < count:
-            raise miss_error(hit.reason, f"{len(hit.blocks)} of {count} blocks are there")
+            raise miss_error(hit.reason, blocks_there(len(hit.blocks), count))
         return hit
 
     def _fetch_hit(self, hit: Hit, count: int) -> list[memoryview]:
         fetched = self._client.fetch(hit, deadline_s=self._timeout_s)
         if len(fetched.blocks) < count:
-            raise miss_error(fetched.reason, f"{len(fetched.blocks)} of {count} blocks arrived")
+            raise miss_error(
+                fetched.reason, f"{len(fetched.blocks)} of {format_count(count, 'block')} arrived"
+            )
         return list(fetched.blocks)
 
     def _fetch(self, tokens: TokenArray, into: memoryview) -> None:
@@ -264,7 +287,14 @@ class FileStore:
             )
         fetched = self._client.fetch(hit, into=into, deadline_s=self._timeout_s)
         if len(fetched.blocks) < count:
-            raise miss_error(fetched.reason, f"{len(fetched.blocks)} of {count} blocks arrived")
+            raise miss_error(
+                fetched.reason, f"{len(fetched.blocks)} of {format_count(count, 'block')} arrived"
+            )
+
+
+def blocks_there(found: int, wanted: int) -> str:
+    """Say how many of the blocks that were looked for are there."""
+    return f"{found} of {format_count(wanted, 'block')} {'is' if wanted == 1 else 'are'} there"
 
 
 def miss_error(reason: MissReason | None, what: str) -> Exception:

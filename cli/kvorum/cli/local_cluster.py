@@ -15,14 +15,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from kvorum.cli.exits import FileError
-from kvorum.cli.member_process import MemberProcess
+from kvorum.cli.member_process import MemberProcess, never
 from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
 from kvorum.core import limits
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
@@ -146,22 +146,27 @@ class LocalCluster:
                 f"{name!r} is no member", field="name", limit=", ".join(self._processes)
             ) from None
 
-    def start(self) -> None:
+    def start(self, cancelled: Callable[[], bool] = never) -> None:
         """Start every member and wait until all serve; on any failure none is left.
 
+        Args:
+            cancelled: asked often; True gives the start up.
+
         Raises:
+            InvalidArgumentError: a node does not accept its settings.
             UnavailableError: already started, a port is in use, or a node ended.
             DeadlineError: a node did not serve in time.
+            CancelledError: `cancelled` said so.
         """
         if self._processes:
             raise UnavailableError("the cluster is running already")
         try:
-            self._start()
+            self._start(cancelled)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self) -> None:
+    def _start(self, cancelled: Callable[[], bool]) -> None:
         settings = self.settings
         directory = settings.directory or Path(tempfile.mkdtemp(prefix="kvorum-"))
         self._directory = directory
@@ -171,7 +176,7 @@ class LocalCluster:
             ports = self._ports()
             self._found(directory, ports)
             try:
-                self._launch(directory, deadline)
+                self._launch(directory, deadline, cancelled)
             except UnavailableError:
                 # Somebody else may have taken a port since it was found free.
                 self._end_processes()
@@ -216,14 +221,14 @@ class LocalCluster:
         self._cluster_file = path.absolute()
         write_private(self._cluster_file, file.render())
 
-    def _launch(self, directory: Path, deadline: float) -> None:
+    def _launch(self, directory: Path, deadline: float, cancelled: Callable[[], bool]) -> None:
         for member in self.members:
             log = directory / f"{member.name}.log"
             process = MemberProcess(member.name, self._command(member), log)
             self._processes[member.name] = process
             process.start()
         for process in self._processes.values():
-            process.wait_ready(deadline)
+            process.wait_ready(deadline, cancelled)
 
     def _command(self, member: Member) -> list[str]:
         flags = {
@@ -275,26 +280,32 @@ class LocalCluster:
         process.start()
         process.wait_ready(time.monotonic() + self.settings.start_s)
 
-    def stop(self) -> None:
-        """End every member, then remove the temporary directory. A second call does nothing."""
-        self._end_processes()
+    def stop(self, hurried: Callable[[], bool] = never) -> None:
+        """End every member, then remove the temporary directory. A second call does nothing.
+
+        Args:
+            hurried: asked often; True kills what has not ended yet.
+        """
+        self._end_processes(hurried)
         if self._directory is not None and self.settings.directory is None:
             shutil.rmtree(self._directory, ignore_errors=True)
         self._directory = None
 
-    def _end_processes(self) -> None:
-        _end(list(self._processes.values()), self.settings.drain_s)
+    def _end_processes(self, hurried: Callable[[], bool] = never) -> None:
+        _end(list(self._processes.values()), self.settings.drain_s, hurried)
         self._processes.clear()
 
 
-def _end(processes: Sequence[MemberProcess], drain_s: float) -> None:
+def _end(
+    processes: Sequence[MemberProcess], drain_s: float, hurried: Callable[[], bool] = never
+) -> None:
     """Ask all to end, give them `drain_s` seconds together, and kill the rest."""
     try:
         for process in processes:
             process.ask_to_stop()
         deadline = time.monotonic() + drain_s
         for process in processes:
-            process.wait(deadline)
+            process.wait(deadline, hurried)
     finally:
         for process in processes:
             process.kill()

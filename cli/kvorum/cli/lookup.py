@@ -11,11 +11,11 @@ from kvorum.cli import filechain
 from kvorum.cli.exits import ExitCode, NotFoundError
 from kvorum.cli.filechain import BLOCK_TOKENS, TokenArray
 from kvorum.cli.fileoptions import Naming, file_options
-from kvorum.cli.filestore import FileStore, miss_error
+from kvorum.cli.filestore import FileStore, blocks_there, miss_error
 from kvorum.cli.options import Connection, common_options, connection_options
 from kvorum.cli.output import print_result
 from kvorum.cli.progress import Transfer
-from kvorum.cli.sizes import format_size
+from kvorum.cli.sizes import format_count, format_size
 from kvorum.client import Client, MissReason
 from kvorum.core.errors import NamespaceNotFoundError
 
@@ -49,7 +49,7 @@ class Found:
         self.blocks += len(hit.blocks)
         self.size += sum(block.size_bytes for block in hit.blocks)
         if hit.reason is not None:
-            error = miss_error(hit.reason, f"{self.blocks} of {self.blocks_total} blocks are there")
+            error = miss_error(hit.reason, blocks_there(self.blocks, self.blocks_total))
             if not isinstance(error, NotFoundError):
                 raise error
             self.reason = self.reason or hit.reason
@@ -117,13 +117,10 @@ def _named(key: str | TokenArray, found: Found) -> dict[str, Any]:
 
 
 def _text(key: str | TokenArray, found: Found, good: bool) -> str:
-    what = (
-        f"{key}:"
-        if isinstance(key, str)
-        else f"{found.blocks * BLOCK_TOKENS} of {key.size} tokens:"
-    )
+    what = key if isinstance(key, str) else f"{found.blocks * BLOCK_TOKENS} of {key.size} tokens"
+    total = format_count(found.blocks_total, "block")
     parts = [
-        f"{what} {found.blocks} of {found.blocks_total} blocks, {format_size(found.size)}",
+        f"{what}: {found.blocks} of {total}, {format_size(found.size)}",
         *(f"zone {zone} holds {count}" for zone, count in sorted(found.zones.items())),
     ]
     if found.reason is not None:

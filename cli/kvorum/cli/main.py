@@ -66,11 +66,15 @@ def run(args: Sequence[str]) -> int:
     as_json, debug = "--json" in own, "--debug" in own
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        level=logging.DEBUG if debug else logging.WARNING,
+        level=logging.DEBUG if debug else logging.ERROR,
     )
     try:
-        # A command returns nothing, or the exit status when it is not the usual one.
-        status = group.main(list(args), prog_name="kvorum", standalone_mode=False)
+        # A command returns nothing, or the exit status when it is not the usual one. Click's own
+        # `main` would write to stderr on Ctrl-C.
+        with group.make_context("kvorum", list(args)) as context:
+            status = group.invoke(context)
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return ExitCode.USAGE

@@ -10,11 +10,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from kvorum.core.errors import DeadlineError, UnavailableError
+from kvorum.cli.exits import ExitCode
+from kvorum.core.errors import DeadlineError, InvalidArgumentError, UnavailableError
 
 POLL_S: Final = 0.02
 """Seconds between two looks at a process or its log."""
@@ -22,6 +23,15 @@ POLL_S: Final = 0.02
 _TAIL_LINES: Final = 12
 _TAIL_BYTES: Final = 8_192
 _KILL_S: Final = 10.0
+
+
+class CancelledError(Exception):
+    """Waiting was given up on request."""
+
+
+def never() -> bool:
+    """Say that nobody wants to cancel."""
+    return False
 
 
 class MemberProcess:
@@ -83,19 +93,24 @@ class MemberProcess:
             os.close(log)
         self._paused = False
 
-    def wait_ready(self, deadline: float) -> None:
+    def wait_ready(self, deadline: float, cancelled: Callable[[], bool] = never) -> None:
         """Wait for the ready line until `deadline`, a time of `time.monotonic`.
 
         Raises:
-            UnavailableError: the process ended; the message has the tail of its log.
-            DeadlineError: the deadline passed; the message has the tail of its log.
+            InvalidArgumentError: the process ended because of its flags or files.
+            UnavailableError: the process ended otherwise.
+            DeadlineError: the deadline passed. All three have the tail of the log.
+            CancelledError: `cancelled` said so.
         """
         while not self._said_ready():
             if not self.running:
-                raise UnavailableError(
+                usage = self.returncode == ExitCode.USAGE
+                raise (InvalidArgumentError if usage else UnavailableError)(
                     f"{self.name} ended with status {self.returncode} before it was ready"
                     f"{self._tail_text()}"
                 )
+            if cancelled():
+                raise CancelledError
             if time.monotonic() >= deadline:
                 raise DeadlineError(
                     f"{self.name} was not ready in time{self._tail_text()}", field="start_s"
@@ -158,14 +173,15 @@ class MemberProcess:
         if self._paused:
             self.resume()
 
-    def wait(self, deadline: float) -> bool:
-        """Wait until the process is gone or `deadline` passes; return whether it is gone."""
-        if self._process is None:
-            return True
-        try:
-            self._process.wait(max(deadline - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            return False
+    def wait(self, deadline: float, cancelled: Callable[[], bool] = never) -> bool:
+        """Wait until the process is gone; return whether it is.
+
+        Ends at `deadline`, a time of `time.monotonic`, or when `cancelled` says so.
+        """
+        while self.running:
+            if time.monotonic() >= deadline or cancelled():
+                return False
+            time.sleep(POLL_S)
         return True
 
     def _signal(self, number: signal.Signals) -> None:

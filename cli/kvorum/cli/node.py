@@ -72,6 +72,7 @@ def command(
     start_watch(parent_pid, log_bytes_max)
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
         logging.getLogger().setLevel(log_level.upper())
+    cluster_text = _read(cluster, "--cluster")
     settings_text = _read(settings, "--settings") if settings else ""
     config = load_config(flags, os.environ, settings_text)
 
@@ -79,7 +80,7 @@ def command(
         value = {"ready": True, "name": name, "address": address}
         print_result(as_json, value, f"ready {name} {address}")
 
-    run(config, _read(cluster, "--cluster"), ready=ready)
+    run(config, cluster_text, ready=ready)
 
 
 def _read(path: Path, flag: str) -> str:

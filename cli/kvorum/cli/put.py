@@ -12,7 +12,7 @@ from kvorum.cli.filestore import FileStore
 from kvorum.cli.options import Connection, common_options, connection_options
 from kvorum.cli.output import print_result
 from kvorum.cli.progress import transfer_bar
-from kvorum.cli.sizes import format_size
+from kvorum.cli.sizes import format_count, format_size
 from kvorum.cli.sources import STANDARD, open_source
 from kvorum.client import NamespacePolicy
 from kvorum.core.limits import REPLICAS_MAX
@@ -69,10 +69,10 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
         "already_stored": outcome.already_stored,
         "zones": sorted(outcome.zones),
     }
-    what = key if isinstance(key, str) else f"{key.size} tokens"
+    what = key if isinstance(key, str) else format_count(int(key.size), "token")
     text = (
         f"{'stored' if outcome.stored else 'already stored'} {what}: "
-        f"{format_size(outcome.record.size)} in {outcome.blocks} blocks, "
+        f"{format_size(outcome.record.size)} in {format_count(outcome.blocks, 'block')}, "
         f"acknowledged by zone {', '.join(sorted(outcome.zones))}"
     )
     print_result(as_json, value, text)

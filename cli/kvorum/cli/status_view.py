@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kvorum.cli.sizes import format_size
+from kvorum.cli.sizes import format_count, format_size
 from kvorum.cli.tables import Table
 
 if TYPE_CHECKING:
@@ -28,8 +28,9 @@ def headline(report: dict[str, Any]) -> str:
     total = report["total"]
     return (
         f"cluster {report['cluster']}, epoch {report['epoch']}: "
-        f"{total['nodes_up']} of {total['nodes']} nodes up in {len(report['zones'])} zones and "
-        f"{len(report['shards'])} shards, hit ratio {_percent(total['hit_ratio'])}"
+        f"{total['nodes_up']} of {total['nodes']} nodes up in "
+        f"{format_count(len(report['zones']), 'zone')} and "
+        f"{format_count(len(report['shards']), 'shard')}, hit ratio {_percent(total['hit_ratio'])}"
     )
 
 

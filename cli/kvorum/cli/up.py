@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -13,17 +15,14 @@ import click
 
 from kvorum.cli.exits import ExitCode
 from kvorum.cli.local_cluster import LocalCluster, LocalSettings
+from kvorum.cli.member_process import CancelledError
 from kvorum.cli.options import ENDPOINTS_DEFAULT, PORT_DEFAULT, common_options
 from kvorum.cli.output import print_json
-from kvorum.cli.sizes import format_size
+from kvorum.cli.sizes import format_count, format_size
 from kvorum.core.errors import UnavailableError
 from kvorum.node.settings import parse_size
 
 _POLL_S: Final = 0.2
-
-
-class _StopError(BaseException):
-    """Asked to stop; not an error. `BaseException`, so that nothing on the way takes it for one."""
 
 
 @click.command("up")
@@ -71,44 +70,61 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
         directory=log_dir,
         cluster_file=cluster_file,
     )
-    previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    requests = StopRequests()
     cluster = LocalCluster(settings)
-    try:
-        cluster.start()
-        _announce(cluster, as_json)
-        _watch(cluster)
-    except _StopError:
-        if not as_json:
-            print("stopping; Ctrl-C again to stop at once", file=sys.stderr, flush=True)
-    finally:
-        _end(cluster)
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+    with requests.counted():
+        try:
+            if sys.stderr.isatty() and not as_json:
+                print(f"starting {_shape(settings)}", file=sys.stderr, flush=True)
+            cluster.start(requests.first)
+            _announce(cluster, as_json)
+            _watch(cluster, requests.first)
+        except CancelledError:
+            pass  # asked to stop before it served: stopped as ever
+        finally:
+            if requests.first() and not as_json:
+                print("stopping; Ctrl-C again to stop at once", file=sys.stderr, flush=True)
+            cluster.stop(requests.second)
     return ExitCode.OK
 
 
-def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    raise _StopError
+class StopRequests:
+    """Counts SIGINT and SIGTERM instead of raising: a process that is being started is not lost."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def first(self) -> bool:
+        """Whether someone asked to stop."""
+        return self._count > 0
+
+    def second(self) -> bool:
+        """Whether someone asked again."""
+        return self._count > 1
+
+    def _add(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        self._count += 1
+
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the signals during the block."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        previous = [signal.signal(number, self._add) for number in numbers]
+        try:
+            yield
+        finally:
+            for number, handler in zip(numbers, previous, strict=True):
+                signal.signal(number, handler)
 
 
-def _end(cluster: LocalCluster) -> None:
-    """Stop the cluster; asked again, at once and whatever comes."""
-    try:
-        cluster.stop()
-    except _StopError:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-        cluster.stop()
-
-
-def _watch(cluster: LocalCluster) -> None:
-    """Wait for ever.
+def _watch(cluster: LocalCluster, stopped: Callable[[], bool]) -> None:
+    """Wait until asked to stop, and tell of nodes that end.
 
     Raises:
         UnavailableError: every node has ended.
     """
     lost: set[str] = set()
-    while True:
+    while not stopped():
         time.sleep(_POLL_S)
         ended = {
             member.name for member in cluster.members if not cluster.process(member.name).running
@@ -145,9 +161,13 @@ def _announce(cluster: LocalCluster, as_json: bool) -> None:
 
 
 def _shape(settings: LocalSettings) -> str:
-    counts = ((settings.zones, "zone"), (settings.shards, "shard"))
-    words = [f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts]
-    return ", ".join([*words, f"{format_size(settings.memory_bytes)} a node"])
+    return ", ".join(
+        (
+            format_count(settings.zones, "zone"),
+            format_count(settings.shards, "shard"),
+            f"{format_size(settings.memory_bytes)} a node",
+        )
+    )
 
 
 def _value(cluster: LocalCluster) -> dict[str, Any]:

@@ -88,7 +88,9 @@ def test_secrets_are_drawn_anew(tmp_path: Path) -> None:
 
 def test_a_node_that_ends_shows_why_and_takes_the_others_along(tmp_path: Path) -> None:
     settings = LocalSettings(directory=tmp_path, node_flags={"eviction": "no-such-policy"})
-    with pytest.raises(UnavailableError, match=r"kvorum-a-0 ended with status \d.*\n.*eviction"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"kvorum-a-0 ended with status \d.*\n.*eviction"
+    ):
         LocalCluster(settings).start()
     assert nodes_of(tmp_path) == []
 

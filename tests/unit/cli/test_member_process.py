@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kvorum.cli.member_process import MemberProcess
-from kvorum.core.errors import DeadlineError, UnavailableError
+from kvorum.cli.member_process import CancelledError, MemberProcess
+from kvorum.core.errors import DeadlineError, InvalidArgumentError, UnavailableError
 
 READY = "print('ready n 127.0.0.1:1', flush=True);"
 SLEEP = "import time; time.sleep(60)"
@@ -51,6 +51,20 @@ def test_the_end_before_ready_shows_the_log(spawn: Spawn) -> None:
     process = spawn("raise SystemExit('the reason')")
     with pytest.raises(UnavailableError, match=r"status 1 before it was ready.*\nthe reason"):
         process.wait_ready(deadline())
+
+
+def test_bad_usage_is_bad_input(spawn: Spawn) -> None:
+    process = spawn("raise SystemExit(2)")
+    with pytest.raises(InvalidArgumentError, match="is empty"):
+        process.wait_ready(deadline())
+
+
+def test_waiting_can_be_given_up(spawn: Spawn) -> None:
+    process = spawn(SLEEP)
+    with pytest.raises(CancelledError):
+        process.wait_ready(deadline(), lambda: True)
+    assert not process.wait(deadline(), lambda: True)
+    assert process.running
 
 
 def test_silence_ends_at_the_deadline(spawn: Spawn) -> None:

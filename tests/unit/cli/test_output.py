@@ -102,7 +102,7 @@ def test_interruption_has_its_code(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(click.Group, "main", interrupted)
+    monkeypatch.setattr(click.Group, "invoke", interrupted)
     assert run(["version"]) == ExitCode.INTERRUPTED
     assert capsys.readouterr().err == "kvorum: interrupted\n"
 
