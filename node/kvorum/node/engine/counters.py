@@ -16,7 +16,7 @@ class Counters:
     Attributes:
         lookup_hits: owned blocks that lookups asked for and that were present.
         lookup_misses: owned blocks that lookups asked for and that were not.
-        read_hits: parts that reads asked for and got.
+        read_hits: parts that reads asked for and got, counted when the read ends.
         read_misses: parts that reads asked for and did not get.
         misses: misses of lookups and of reads, by reason.
         stored_blocks: blocks that became visible by a local store that found none.

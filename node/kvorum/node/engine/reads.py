@@ -30,10 +30,11 @@ _ABSENT: Final = {reason: BlockView(reason) for reason in Miss}
 _NOT_OWNED: Final = _ABSENT[Miss.STALE_EPOCH]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Ticket:
     entry: Entry
     payload: Payload
+    is_hit: bool  # what it counts as when it ends; a peer's snapshot counts as nothing
 
 
 class Reads:
@@ -115,9 +116,8 @@ class Reads:
                 continue
             found.append(entry)
             payload = entry.payload
-            grant_id = self._open(entry)
+            grant_id = self._open(entry, is_hit=True)
             answers.append(ReadGrant(grant_id, payload.extents[item.part], payload.group))
-        self._counters.read_hits += len(found)
         self._counters.read_misses += len(event.items) - len(found)
         for entry in reversed(found):
             self._retention.touch(entry)
@@ -132,17 +132,23 @@ class Reads:
         ticket = self._tickets.pop(event.grant_id, None)
         if ticket is None:
             raise InternalError(f"no read grant {event.grant_id} is open")
+        self._counters.read_hits += ticket.is_hit
         self._store.end_read(ticket.payload)
         self._retention.release(ticket.entry)
 
     def corrupt(self, event: Corrupt) -> None:
         """Drop the block whose bytes are wrong; raises as `end` does.
 
-        The grant stays open until its `EndRead`. A block that has another payload by now stays.
+        The grant stays open until its `EndRead`, and its read counts as a miss. A block that has
+        another payload by now stays.
         """
         ticket = self._tickets.get(event.grant_id)
         if ticket is None:
             raise InternalError(f"no read grant {event.grant_id} is open")
+        if ticket.is_hit:
+            ticket.is_hit = False
+            self._counters.read_misses += 1
+            self._counters.misses[Miss.CHECKSUM] += 1
         if ticket.entry.live and ticket.entry.payload is ticket.payload:
             self._store.drop(ticket.entry, Miss.CHECKSUM)
 
@@ -168,7 +174,7 @@ class Reads:
             frame_sizes=tuple(extent.frame_sizes for extent in payload.extents),
             frame_crc32c=tuple(extent.frame_crc32c for extent in payload.extents),
         )
-        return Snapshot(self._open(entry), block, payload.extents)
+        return Snapshot(self._open(entry, is_hit=False), block, payload.extents)
 
     def _walk(self, namespace: Namespace, event: Lookup) -> tuple[list[Entry], list[BlockView]]:
         found: list[Entry] = []
@@ -256,9 +262,9 @@ class Reads:
                 limit=f"{self._open_max} reads",
             )
 
-    def _open(self, entry: Entry) -> int:
+    def _open(self, entry: Entry, *, is_hit: bool) -> int:
         grant_id = next(self._grant_ids)
-        self._tickets[grant_id] = _Ticket(entry, entry.payload)
+        self._tickets[grant_id] = _Ticket(entry, entry.payload, is_hit)
         self._store.begin_read(entry.payload)
         self._retention.hold(entry)
         return grant_id
