@@ -25,7 +25,8 @@ class Counters:
         staged_parts: parts that came before the last of their group.
         staged_restarts: groups begun anew because a part came again with other bytes.
         staged_expired: groups whose other parts did not come in time.
-        aborted_writes: parts whose writer broke off.
+        aborted_writes: parts, and blocks of peers, that were begun and not kept.
+        corrupt_writes: those of them whose bytes failed their checksum.
         replica_blocks: blocks that became visible by a peer's store.
         replica_kept: blocks offered by a peer where ours stayed, or a tombstone covered them.
         replica_refused: blocks offered by a peer that could not be kept.
@@ -52,6 +53,7 @@ class Counters:
     staged_restarts: int = 0
     staged_expired: int = 0
     aborted_writes: int = 0
+    corrupt_writes: int = 0
     replica_blocks: int = 0
     replica_kept: int = 0
     replica_refused: int = 0

@@ -226,9 +226,10 @@ class CommitWrite(Event["WriteReply | KvorumError"]):
 
 @dataclass(frozen=True, slots=True)
 class AbortWrite(Event[None]):
-    """A write broke off; its memory comes back at once."""
+    """A write broke off, or its bytes fail their checksum; its memory comes back at once."""
 
     grant_id: int
+    is_corrupt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +274,10 @@ class CommitReplica(Event["Outcome | KvorumError"]):
 
 @dataclass(frozen=True, slots=True)
 class AbortReplica(Event[None]):
-    """The peer broke off."""
+    """The peer broke off, or its bytes fail their checksum."""
 
     grant_id: int
+    is_corrupt: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,6 +90,7 @@ class Replicas:
         if ticket is None:
             raise InternalError(f"no replica grant {event.grant_id} is open")
         self._counters.aborted_writes += 1
+        self._counters.corrupt_writes += event.is_corrupt
         self._give_back(ticket)
 
     def _is_settled(self, namespace: Namespace, block: ReplicaBlock) -> bool:

@@ -90,6 +90,7 @@ class Writes:
         if ticket is None:
             raise InternalError(f"no write grant {event.grant_id} is open")
         self._counters.aborted_writes += 1
+        self._counters.corrupt_writes += event.is_corrupt
         self._room.give_back(ticket.group.namespace, (ticket.extent,))
         self._staging.close_part(ticket.group)
         self._staging.end_if_idle(ticket.group)

@@ -12,6 +12,7 @@ from typing import Final
 
 from kvorum.core import limits
 from kvorum.core.errors import (
+    ChecksumError,
     InvalidArgumentError,
     KvorumError,
     NotOwnerError,
@@ -138,7 +139,7 @@ class PutStream:
     def _refuse(self, index: int, error: KvorumError) -> None:
         grant = self._grants.pop(index)
         del self._writings[index]
-        self._driver.tell(AbortWrite(grant.id))
+        self._driver.tell(AbortWrite(grant.id, isinstance(error, ChecksumError)))
         self._results[index] = error
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError, KvorumError
+from kvorum.core.errors import ChecksumError, InvalidArgumentError, KvorumError
 from kvorum.node.driver import Driver
 from kvorum.node.engine.events import (
     AbortReplica,
@@ -196,10 +196,10 @@ class ReplicaStream:
     def _refuse(self, entry: _Entry, error: KvorumError) -> None:
         _LOG.warning("replica refused: sequence=%d: %s", entry.sequence, error)
         self._refused.append(entry.sequence)
-        self._give_up(entry)
+        self._give_up(entry, is_corrupt=isinstance(error, ChecksumError))
 
-    def _give_up(self, entry: _Entry) -> None:
+    def _give_up(self, entry: _Entry, *, is_corrupt: bool = False) -> None:
         if entry.grant_id is not None:
-            self._driver.tell(AbortReplica(entry.grant_id))
+            self._driver.tell(AbortReplica(entry.grant_id, is_corrupt))
         entry.grant_id = None
         entry.parts = []
