@@ -6,14 +6,22 @@ It prints "parked" once gRPC has taken every byte that it means to send.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
+from kvorum.core.fingerprint import Fingerprint
 from kvorum.v1 import cache_pb2
-from tests.integration.support.values import TENSORS, draw_bytes
+from tests.integration.support.children import child
+from tests.integration.support.values import draw_bytes
 from tests.integration.support.wire import Block, Scope, Wire, put_messages
+
+
+_PARKED_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +40,10 @@ class Torn:
     sent: int
     seed: int
 
-    @property
-    def block(self) -> Block:
-        """The block that is announced."""
-        return Block(bytes.fromhex(self.key), draw_bytes(self.size, self.seed))
+    def block(self, scope: Scope) -> Block:
+        """Return the block that is announced."""
+        payload = draw_bytes(self.size, self.seed)
+        return Block(bytes.fromhex(self.key), payload, frame_sizes=scope.frame_sizes)
 
 
 def first_bytes(
@@ -54,34 +62,67 @@ def first_bytes(
 
 
 def _stop(
-    messages: Iterator[cache_pb2.PutRequest], parked: threading.Semaphore
+    messages: Iterator[cache_pb2.PutRequest], standing: threading.Semaphore
 ) -> Iterator[cache_pb2.PutRequest]:
     yield from messages
-    parked.release()
+    standing.release()
     threading.Event().wait()  # for ever: the test kills this process
 
 
-def park(address: str, namespace: str, condition: int, stores: Sequence[Torn]) -> None:
-    """Open all stores, and return when each stands at its byte."""
+def park(
+    address: str, scope: Scope, stores: Sequence[Torn], condition: cache_pb2.PutCondition.ValueType
+) -> list[object]:
+    """Open all stores, and return the calls when each stands at its byte; dropped, they end."""
     wire = Wire(address)
-    scope = Scope(namespace, TENSORS)
-    parked = threading.Semaphore(0)
+    calls: list[object] = [wire]
+    standing = threading.Semaphore(0)
     for store in stores:
         messages = put_messages(
             scope,
-            [store.block],
-            condition=cache_pb2.PutCondition.ValueType(condition),
+            [store.block(scope)],
+            condition=condition,
             chunk_bytes=16 << 10,
         )
-        # The call goes on by itself once it was begun.
-        wire.cache.Put.future(_stop(first_bytes(messages, store.sent), parked), timeout=60)
-    for _ in stores:
-        parked.acquire()
+        sent = _stop(first_bytes(messages, store.sent), standing)
+        calls.append(wire.cache.Put.future(sent, timeout=_PARKED_S))
+    for store in stores:
+        if not standing.acquire(timeout=_PARKED_S):
+            raise AssertionError(f"{store} does not stand")
+    return calls
+
+
+@contextmanager
+def parked(
+    address: str,
+    scope: Scope,
+    stores: Sequence[Torn],
+    condition: cache_pb2.PutCondition.ValueType = cache_pb2.PUT_CONDITION_IF_ABSENT,
+) -> Iterator[subprocess.Popen[str]]:
+    """Run such a process; in the context it is parked, and at its end it is killed (SIGKILL)."""
+    task = {
+        "address": address,
+        "namespace": scope.name,
+        "fingerprint": asdict(scope.fingerprint),
+        "stores": [asdict(store) for store in stores],
+        "condition": int(condition),
+    }
+    with child("parked_writer", task) as process:
+        if process.stdout is None or process.stdout.readline() != "parked\n":
+            raise AssertionError("the writer did not park")
+        yield process
+
+
+def _main(task: Mapping[str, Any]) -> None:
+    calls = park(
+        task["address"],
+        Scope(task["namespace"], Fingerprint.from_mapping(task["fingerprint"])),
+        [Torn(**store) for store in task["stores"]],
+        cache_pb2.PutCondition.ValueType(task["condition"]),
+    )
+    print("parked", flush=True)  # noqa: T201  # read by the test
+    sys.stdin.read()
+    raise AssertionError(f"{len(calls)} stores stood, and nobody killed their writer")
 
 
 if __name__ == "__main__":
-    task = json.loads(sys.argv[1])
-    task["stores"] = [Torn(**store) for store in task["stores"]]
-    park(**task)
-    print("parked", flush=True)  # noqa: T201  # read by the test
-    sys.stdin.read()
+    _main(json.loads(sys.argv[1]))

@@ -73,7 +73,7 @@ class FaultProxy:
         self.port = 0
         self.trips = 0
         self.fault: Fault | None = None
-        self._connections: set[_Connection] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     @property
@@ -100,25 +100,30 @@ class FaultProxy:
         if self._server is None:
             return
         self._server.close()
-        for connection in self._connections:
-            connection.abort()
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
         await self._server.wait_closed()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.target_port)
         except OSError:
             writer.transport.abort()  # as a dead node refuses: without an answer
             return
         connection = _Connection(self, writer, far_writer)
-        self._connections.add(connection)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(connection.pump(reader, far_writer, Direction.TO_NODE))
                 tasks.create_task(connection.pump(far_reader, writer, Direction.TO_CLIENT))
         finally:
             connection.abort()
-            self._connections.discard(connection)
 
 
 class _Connection:

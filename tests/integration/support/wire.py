@@ -20,6 +20,7 @@ from kvorum.core.checksum import frame_checksums
 from kvorum.core.errors import KvorumError
 from kvorum.core.fingerprint import Fingerprint
 from kvorum.core.keys import Tokens, chain, slot_of
+from kvorum.core.layout import BlockLayout
 from kvorum.v1 import (
     cache_pb2,
     cache_pb2_grpc,
@@ -96,10 +97,19 @@ class Scope:
     def blocks(self, tokens: Tokens, payloads: Sequence[bytes]) -> list[Block]:
         """Return the blocks of a prompt's chain with these payloads, from the first on."""
         keys = chain(self.fingerprint, self.salt, tokens)
+        sizes = self.frame_sizes
         return [
-            Block(keys.keys[i], payload, keys.parent(i), i, keys.slot(i))
+            Block(keys.keys[i], payload, keys.parent(i), i, keys.slot(i), frame_sizes=sizes)
             for i, payload in enumerate(payloads)
         ]
+
+    @property
+    def frame_sizes(self) -> tuple[int, ...]:
+        """Bytes of each layer frame of a part; empty for opaque blocks, which have any size."""
+        if self.fingerprint.layout == "opaque":
+            return ()
+        layout = BlockLayout.of(self.fingerprint)
+        return (layout.frame_bytes,) * layout.layers
 
 
 @dataclass(slots=True)

@@ -1,0 +1,96 @@
+"""Bug class 8, silent under-replication: an acknowledgement says what was achieved, no more."""
+
+from __future__ import annotations
+
+from kvorum.client import Client, NamespacePolicy
+from kvorum.v1 import cluster_pb2
+from tests.integration.classes.conftest import Connect
+from tests.integration.support.clusters import ProxiedCluster
+from tests.integration.support.prompts import PATIENCE_S, Prompt, same_kv, store
+from tests.integration.support.settling import eventually
+from tests.integration.support.wire import Wire
+
+
+def zones_of(client: Client, prompt: Prompt) -> list[tuple[str, ...]]:
+    """Return the zones that hold each block now."""
+    return [tuple(sorted(stat.zones)) for stat in client.stat(prompt.tokens)]
+
+
+def test_replicas_lie_in_different_zones(
+    proxied: ProxiedCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: as many replicas as were asked for, in distinct zones, where the map says.
+
+    Method: store prompts with one, two and three replicas; compare what nodes hold with the map.
+    """
+    for replicas in (1, 2, 3):
+        policy = NamespacePolicy(replicas=replicas)
+        client = connect(proxied.endpoints, f"{name}-{replicas}", policy=policy)
+        for number in range(4):
+            prompt = Prompt.draw(2, seed, replicas, number)
+            result = store(client, prompt)
+            assert {block.replicas for block in result.blocks} == {replicas}
+            hit = client.lookup(prompt.tokens, budget_s=PATIENCE_S)
+            members = proxied.file.map.replicas(hit.blocks[0].slot, replicas)
+            wanted = tuple(sorted(member.zone for member in members))
+            assert len(set(wanted)) == replicas
+            eventually(
+                lambda: zones_of(client, prompt),  # noqa: B023  # used at once
+                f"both blocks are in {wanted}",
+                holds=lambda zones: zones == [wanted, wanted],  # noqa: B023  # used at once
+            )
+
+
+def test_an_acknowledgement_names_only_zones_that_hold_the_block(
+    proxied: ProxiedCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: with a zone hung, no store claims it; what it lacks is counted; it catches up.
+
+    Method: stop the node of zone c, store with three replicas: the acknowledgement states three
+    wanted and does not name c; the gauge of the storing node counts what c lacks. Let it go on:
+    the count returns to zero and c holds the same bytes.
+    """
+    policy = NamespacePolicy(replicas=3)
+    client = connect(proxied.endpoints, name, zone="a", policy=policy)
+    client.connect()
+    prompt = Prompt.draw(4, seed)
+    hung = proxied.processes["kvorum-c-0"]
+    hung.pause()
+
+    result = store(client, prompt)
+
+    assert {block.replicas for block in result.blocks} == {3}
+    assert result.zones
+    assert "c" not in result.zones
+    lacking = sum(
+        peer.lag_entries
+        for member in proxied.members
+        if member.zone in result.zones
+        for peer in status_of(member.address).peers
+        if peer.zone == "c"
+    )
+    assert lacking >= 4
+    hung.resume()
+    eventually(lambda: zones_of(client, prompt), "c caught up", holds=in_all_zones)
+    for member in proxied.members:
+        eventually(
+            lambda: [peer.lag_entries for peer in status_of(member.address).peers],  # noqa: B023
+            "nothing is lacking",
+            holds=lambda lags: not any(lags),
+        )
+    reader = connect(proxied.endpoints, name, zone="c", create=False)
+    hit = reader.lookup(prompt.tokens, budget_s=PATIENCE_S)
+    fetched = reader.fetch(hit, deadline_s=PATIENCE_S)
+    assert same_kv(fetched, prompt)
+    assert set(fetched.bytes_by_zone) == {"c"}
+
+
+def in_all_zones(zones: list[tuple[str, ...]]) -> bool:
+    """Whether every block is in all three zones."""
+    return set(zones) == {("a", "b", "c")}
+
+
+def status_of(address: str) -> cluster_pb2.GetNodeStatusResponse:
+    """Return the state of the node at an address."""
+    with Wire(address) as wire:
+        return wire.status()
