@@ -9,8 +9,10 @@ from typing import Any, Final, Protocol
 
 import pytest
 
-from kvorum.cli.local_cluster import LocalCluster, LocalSettings
-from kvorum.client import Client, ClientSettings, Fingerprint
+torch = pytest.importorskip("torch")
+
+from kvorum.cli.local_cluster import LocalCluster, LocalSettings  # noqa: E402
+from kvorum.client import Client, ClientSettings, Fingerprint  # noqa: E402
 
 PATIENT: Final = ClientSettings(lookup_budget_s=10.0)
 """A shared machine may stall any process for a while; what a stall costs is not tested here."""
@@ -30,6 +32,12 @@ class OpenClient(Protocol):
         settings: ClientSettings = PATIENT,
     ) -> Client:
         """Open a client, of the shared cluster and in a namespace of its own unless told."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """Let torch use one thread: so small models gain nothing from two, which wait by spinning."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -86,8 +86,8 @@ def test_every_prefix_length_gives_the_cold_answer_in_float32(open_client: OpenC
         assert generator.flush()
         for shared in range(67):
             tokens = torch.cat([stored[:shared], other[: 3 + shared % 5]])
-            cached = generator.generate(tokens, max_new_tokens=6)
-            plain = generator.generate(tokens, max_new_tokens=6, cached=False)
+            cached = generator.generate(tokens, max_new_tokens=3)
+            plain = generator.generate(tokens, max_new_tokens=3, cached=False)
             assert cached.cached_tokens == shared // BLOCK_TOKENS * BLOCK_TOKENS, shared
             assert cached.tokens == plain.tokens, shared
             assert plain.cached_tokens == 0
