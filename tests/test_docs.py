@@ -138,7 +138,7 @@ def test_statuses_without_a_detail_are_described_as_they_are_read() -> None:
 
 
 def test_sizes_of_an_error_on_the_wire_are_those_of_the_code() -> None:
-    text = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
+    text = " ".join((ROOT / "docs/errors.md").read_text(encoding="utf-8").split())
     assert f"{status._MESSAGE_BYTES_MAX:,} bytes (`message`)" in text
     assert f"{status._FIELD_BYTES_MAX:,} bytes (`field`, `limit`)" in text
 
