@@ -25,7 +25,7 @@ from kvorum.node.engine.events import BlockView, Extent, NamespaceRecord
 
 # Measured with tracemalloc, CPython 3.11: an entry with its payload, its key, its extent and its
 # places in the dictionaries and queues; and what each frame's size and checksum add.
-_ENTRY_BYTES: Final = 1280
+_ENTRY_BYTES: Final = 1360
 _FRAME_BYTES: Final = 48
 
 

@@ -53,7 +53,7 @@ class Pipe:
         refused: entries that the peer could not keep.
 
     Raises:
-        InvalidArgumentError: a bound is not positive, or the window is as large as the pipe.
+        InvalidArgumentError: a bound is not positive.
     """
 
     def __init__(
@@ -64,14 +64,11 @@ class Pipe:
         window_entries: int = 64,
         window_bytes: int = 32 << 20,
     ) -> None:
-        if not 0 < window_entries < capacity_entries:
+        bounds = (capacity_entries, capacity_bytes, window_entries, window_bytes)
+        if min(bounds) <= 0:
             raise InvalidArgumentError(
-                f"the window has {window_entries} entries",
-                field="window_entries",
-                limit=f"1 to {capacity_entries - 1}",
+                f"a pipe has the bounds {bounds}", field="pipe", limit="at least 1 each"
             )
-        if capacity_bytes <= 0 or window_bytes <= 0:
-            raise InvalidArgumentError("a pipe of no bytes", field="capacity_bytes", limit="1 byte")
         self._capacity_entries = capacity_entries
         self._capacity_bytes = capacity_bytes
         self._window_entries = window_entries
