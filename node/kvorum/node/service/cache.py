@@ -96,14 +96,16 @@ class CacheService(cache_pb2_grpc.CacheServiceServicer):
         """Send parts of blocks as frames; see `GetStream`."""
         namespace = self._namespace(request, context)
         validation.check_get(request)
-        self._driver.namespace(namespace)
         lease_of = request.lease.incarnation
+        lease_broken = lease_of not in (0, self._desk.lifecycle.identity.incarnation)
+        if not lease_broken:  # else the namespace may have gone with the blocks: STALE_EPOCH
+            self._driver.namespace(namespace)
         stream = GetStream(
             self._driver,
             namespace,
             request.namespace.fingerprint_digest,
             context.write,
-            lease_broken=lease_of not in (0, self._desk.lifecycle.identity.incarnation),
+            lease_broken=lease_broken,
         )
         await stream.run(request.items, self._owned(item.block for item in request.items))
 

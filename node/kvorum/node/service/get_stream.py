@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from kvorum.core.checksum import verify
-from kvorum.core.errors import ChecksumError, InvalidArgumentError
+from kvorum.core.errors import ChecksumError, InvalidArgumentError, NamespaceNotFoundError
 from kvorum.node.driver import Driver
 from kvorum.node.engine.events import (
     BeginRead,
@@ -114,13 +114,17 @@ class GetStream:
     ) -> dict[int, ReadGrant | Miss]:
         asked = [index for index in batch if owned[index]]
         wanted = [items[index] for index in asked]
-        answers = self._driver.tell(
-            BeginRead(
-                self._namespace,
-                self._fingerprint_digest,
-                tuple(ReadItem(item.block.key, item.part, item.group) for item in wanted),
-            )
+        event = BeginRead(
+            self._namespace,
+            self._fingerprint_digest,
+            tuple(ReadItem(item.block.key, item.part, item.group) for item in wanted),
         )
+        try:
+            answers = self._driver.tell(event)
+        except NamespaceNotFoundError:
+            if not self._lease_broken:
+                raise
+            return {}  # a new life has not heard of the namespace yet; all is STALE_EPOCH
         for answer in answers:
             if isinstance(answer, ReadGrant):
                 self._granted.add(answer.id)
