@@ -22,6 +22,7 @@ from kvorum.node.engine.events import (
     EndRead,
     NamespaceId,
     Outcome,
+    Policy,
     ReplicaBlock,
     ReplicaGrant,
     Replicate,
