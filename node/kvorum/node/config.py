@@ -16,6 +16,9 @@ from kvorum.core.names import check_name
 from kvorum.placement import split_address
 
 _MIB: Final = 1 << 20
+_PARTS_MIN: Final = 4
+"""Parts of the largest size that must fit in: what arrives may fill a quarter of the arena."""
+
 MEMORY_MIN: Final = 1 * _MIB
 HEARTBEAT_DEADLINE_S: Final = 1.0
 """Seconds that one heartbeat may take."""
@@ -29,14 +32,16 @@ class NodeConfig:
         name: the member of the cluster file that this node is.
         listen: host:port to serve on; empty for the member's address.
         memory: size of the arena, a hard limit.
-        part_max: the largest part that a store may bring; 0 for half the arena, at most 64 MiB.
+        part_max: the largest part that a store may bring; 0 for a quarter of the arena, at most
+            64 MiB.
         eviction: name of the eviction policy.
         tls_cert: path of the certificate chain, PEM; with `tls_key` and `tls_ca` or not at all.
         tls_key: path of its private key.
         tls_ca: path of the authority whose certificates clients and peers must show.
         concurrent_calls_max: calls served at once.
-        concurrent_gets_max: reads of payload served at once.
-        concurrent_puts_max: stores served at once.
+        concurrent_gets_max: reads of payload served at once; each takes up to 3 MB of memory
+            besides the arena.
+        concurrent_puts_max: stores served at once; the same holds.
         call_s_max: what a call may take when its caller sets no earlier deadline.
         heartbeat_s: between two heartbeats to every other member.
         down_after_s: without an answer, after which a member counts as down.
@@ -55,8 +60,8 @@ class NodeConfig:
     tls_key: str = ""
     tls_ca: str = ""
     concurrent_calls_max: int = 1_024
-    concurrent_gets_max: int = 64
-    concurrent_puts_max: int = 64
+    concurrent_gets_max: int = 32
+    concurrent_puts_max: int = 32
     call_s_max: float = limits.CALL_S_MAX
     heartbeat_s: float = 1.0
     down_after_s: float = 3.0
@@ -76,7 +81,7 @@ class NodeConfig:
     @property
     def part_bytes_max(self) -> int:
         """Bytes of the largest part that a store may bring."""
-        return self.part_max or min(self.memory // 2, limits.PART_BYTES_MAX)
+        return self.part_max or min(self.memory // 4, limits.PART_BYTES_MAX)
 
     def validate(self) -> None:
         """Check every setting, and what holds between settings.
@@ -97,9 +102,11 @@ class NodeConfig:
             )
         _check(self.concurrent_gets_max <= self.concurrent_calls_max, self, "concurrent_gets_max")
         _check(self.concurrent_puts_max <= self.concurrent_calls_max, self, "concurrent_puts_max")
-        if self.memory < 2 * self.part_bytes_max:
+        if self.memory < _PARTS_MIN * self.part_bytes_max:
             raise InvalidArgumentError(
-                f"memory is {self.memory} bytes", field="memory", limit="at least 2 * part_max"
+                f"memory is {self.memory} bytes",
+                field="memory",
+                limit=f"at least {_PARTS_MIN} * part_max",
             )
         if self.down_after_s < self.heartbeat_s + HEARTBEAT_DEADLINE_S:
             raise InvalidArgumentError(

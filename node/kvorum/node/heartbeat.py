@@ -79,7 +79,10 @@ class Heartbeats:
         request = replication_pb2.ApplyNamespaceRequest(context=self._context(), record=record)
         try:
             await self._stubs[member.name].ApplyNamespace(
-                request, timeout=HEARTBEAT_DEADLINE_S, metadata=self._metadata
+                request,
+                timeout=HEARTBEAT_DEADLINE_S,
+                metadata=self._metadata,
+                wait_for_ready=True,  # a member that just came up may have called us first
             )
         except grpc.aio.AioRpcError as error:
             self._note(member, status.from_rpc_error(error, member.name))

@@ -7,9 +7,9 @@ import logging
 import signal
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
-from kvorum.client.malloc import tune
+from kvorum.node import heap
 from kvorum.node.clock import Clock
 from kvorum.node.config import NodeConfig
 from kvorum.node.server import Node
@@ -37,7 +37,7 @@ def run(
         UnavailableError: the address cannot be had.
     """
     cluster = ClusterFile.parse(cluster_file_text)
-    tune()
+    heap.prepare()
     asyncio.run(_serve(config, cluster, ready))
 
 
@@ -46,32 +46,45 @@ def draw_incarnation(unix_ns: int) -> int:
     return unix_ns >> 20
 
 
+class _Signals:
+    """SIGTERM and SIGINT as events, for as long as the context lasts."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in _SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _signalled(self) -> None:
+        (self.second if self.first.is_set() else self.first).set()
+
+
 async def _serve(
     config: NodeConfig, cluster: ClusterFile, ready: Callable[[str, str], None] | None
 ) -> None:
     node = Node(config, cluster, Clock(time.time_ns), draw_incarnation(time.time_ns()))
-    async with asyncio.TaskGroup() as group:
-        ending = group.create_task(_end_on_signal(node), name="signals")
-        await node.serve(ready)
-        ending.cancel()
+    with _Signals() as signals:
+        async with asyncio.TaskGroup() as group:
+            ending = group.create_task(_end_on_signal(node, signals), name="signals")
+            await node.serve(ready)
+            ending.cancel()
 
 
-async def _end_on_signal(node: Node) -> None:
-    """Wait for a signal, then drain and stop the node."""
-    loop = asyncio.get_running_loop()
-    first, second = asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        (second if first.is_set() else first).set()
-
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, signalled)
+async def _end_on_signal(node: Node, signals: _Signals) -> None:
+    await signals.first.wait()
     try:
-        await first.wait()
-        draining = asyncio.ensure_future(node.drain())
-        hurried = asyncio.ensure_future(second.wait())
-        await asyncio.wait((draining, hurried), return_when=asyncio.FIRST_COMPLETED)
+        async with asyncio.TaskGroup() as group:
+            draining = group.create_task(node.drain(), name="drain")
+            hurried = group.create_task(signals.second.wait(), name="second signal")
+            await asyncio.wait((draining, hurried), return_when=asyncio.FIRST_COMPLETED)
+            draining.cancel()
+            hurried.cancel()
     finally:
         node.stop()
-        for number in _SIGNALS:
-            loop.remove_signal_handler(number)

@@ -53,7 +53,19 @@ class Membership:
         }
 
     def heard(self, name: str, incarnation: int, *, draining: bool) -> bool:
-        """Note that a member answered, or called; return whether it was born again since.
+        """Note that a member answered; return whether it was born again since.
+
+        Raises:
+            IncarnationError: a later life of that member was heard before; this one is a ghost.
+        """
+        born_again = self.called(name, incarnation, draining=draining)
+        self._members[name].heard_ms = self._clock.now_ms()
+        return born_again
+
+    def called(self, name: str, incarnation: int, *, draining: bool) -> bool:
+        """Note that a member called; return whether it was born again since.
+
+        It does not count as an answer: a member that can call and cannot be called serves nobody.
 
         Raises:
             IncarnationError: a later life of that member was heard before; this one is a ghost.
@@ -63,7 +75,6 @@ class Membership:
         born_again = incarnation > member.incarnation
         member.incarnation = incarnation
         member.draining = draining
-        member.heard_ms = self._clock.now_ms()
         return born_again
 
     def require_current(self, name: str, incarnation: int) -> None:

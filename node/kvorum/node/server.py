@@ -64,6 +64,9 @@ HEALTH_S: Final = 1.0
 _SERVER_OPTIONS: Final = (
     *MESSAGE_OPTIONS,
     ("grpc.so_reuseport", 0),
+    # gRPC would widen each connection's window to what the network can hold, and keep as much in
+    # memory for every stream; a window that grows with the message being read is as fast.
+    ("grpc.http2.bdp_probe", 0),
     ("grpc.max_concurrent_streams", 1_024),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -101,6 +104,7 @@ class Node:
         self._cluster = cluster
         self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()
+        self._admission = Admission(config)
         self._lifecycle = Lifecycle(Identity(member, incarnation, cluster.digest()), clock)
         others = tuple(one for one in cluster.map.members if one is not member)
         self._membership = Membership(
@@ -169,9 +173,12 @@ class Node:
         if not self._lifecycle.draining:
             self._lifecycle.draining = True
             _LOG.info("node drains: name=%s", self._lifecycle.identity.member.name)
-        # A watcher that does not read would keep the news from the others for ever.
-        async with asyncio.timeout(HEALTH_S):
-            await self._health.enter_graceful_shutdown()
+        try:
+            async with asyncio.timeout(HEALTH_S):
+                await self._health.enter_graceful_shutdown()
+        except TimeoutError:
+            # Its status is set one service after the other, each behind those who watch it.
+            _LOG.warning("a health watcher does not read: not every service says NOT_SERVING")
         return await self._replicator.flush(
             self._config.drain_s if timeout_s is None else timeout_s
         )
@@ -182,12 +189,11 @@ class Node:
 
     def _server(self) -> grpc.aio.Server:
         config = self._config
-        admission = Admission(config)
         server = grpc.aio.server(
-            interceptors=(Guard(admission, config.call_s_max),), options=_SERVER_OPTIONS
+            interceptors=(Guard(self._admission, config.call_s_max),), options=_SERVER_OPTIONS
         )
         gatekeeper = Gatekeeper(self._lifecycle.identity, Authenticator(self._cluster))
-        desk = Desk(self._cluster, self._driver, gatekeeper, self._lifecycle, admission)
+        desk = Desk(self._cluster, self._driver, gatekeeper, self._lifecycle, self._admission)
         self._add_services(frames.generic_only(server), desk)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(

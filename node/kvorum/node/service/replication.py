@@ -40,7 +40,7 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
         """Hear a member, and answer."""
         self._desk.gatekeeper.peer(request.context, context)
         name = self._peer(request.caller)
-        self._membership.heard(name, request.caller.incarnation, draining=request.draining)
+        self._membership.called(name, request.caller.incarnation, draining=request.draining)
         self._exchange.take_in(name, request.namespaces)
         return replication_pb2.HelloResponse(
             answerer=self._desk.lifecycle.answerer(),
