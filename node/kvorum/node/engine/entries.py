@@ -220,6 +220,8 @@ class Entry:
 
     def expires_ms(self) -> int | None:
         """Return when the namespace's policy ends the block; None for never."""
+        if not self.namespace.mortal:
+            return None
         policy = self.namespace.record.policy
         ends = []
         if policy.ttl_ms:
@@ -233,7 +235,8 @@ class Namespace:
     """A namespace that exists, and its blocks.
 
     Attributes:
-        record: its definition at the latest revision.
+        record: its definition at the latest revision; `define` changes it.
+        mortal: whether its policy ends blocks at some time.
         tag: short name that no other namespace of this engine ever had; 8 bytes.
         digest: name of its fingerprint, 64 bytes.
         blocks_per_segment: blocks that share one slot.
@@ -256,6 +259,7 @@ class Namespace:
         "gone",
         "lookup_hits",
         "lookup_misses",
+        "mortal",
         "orphans",
         "parts",
         "record",
@@ -265,7 +269,7 @@ class Namespace:
     )
 
     def __init__(self, record: NamespaceRecord, serial: int) -> None:
-        self.record = record
+        self.define(record)
         self.tag = serial.to_bytes(8, "little")
         self.digest = record.fingerprint.digest()
         self.blocks_per_segment = blocks_per_segment(record.fingerprint.block_tokens)
@@ -278,6 +282,11 @@ class Namespace:
         self.lookup_hits = 0
         self.lookup_misses = 0
         self.gone = False
+
+    def define(self, record: NamespaceRecord) -> None:
+        """Take the definition of another revision; its fingerprint is the same."""
+        self.record = record
+        self.mortal = record.policy.ttl_ms > 0 or record.policy.idle_ttl_ms > 0
 
     def first_in_segment(self, index: int) -> bool:
         """Whether the block at `index` of a chain begins a segment."""

@@ -81,7 +81,7 @@ class Namespaces:
             self._live.pop(record.id, None)
             self._bury(record)
         elif old is not None and old.record.fingerprint == record.fingerprint:
-            old.record = record
+            old.define(record)
             return True, None
         else:
             self._add(record)

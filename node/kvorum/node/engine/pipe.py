@@ -79,6 +79,7 @@ class Pipe:
         self._waiting_bytes = 0
         self._sent_bytes = 0
         self._sequence = 0
+        self._sent_last = 0
         self.acknowledged = 0
         self.overflowed = 0
         self.refused = 0
@@ -116,43 +117,53 @@ class Pipe:
                 break
             self._remove(entry.sequence)
             self._sent[entry.sequence] = entry
+            self._sent_last = max(self._sent_last, entry.sequence)
             self._sent_bytes += entry.size_bytes
             taken.append(entry)
         return tuple(taken)
 
     def acknowledge(self, sequence: int, refused: Collection[int] = ()) -> int:
-        """Forget every sent entry up to `sequence`; return how many.
+        """Forget every entry up to `sequence`; return how many.
 
-        `refused` names those among them that the peer could not keep.
+        `refused` names those among them that the peer could not keep. After a reconnection the
+        peer may acknowledge what was sent before; that need not be sent again then.
 
         Raises:
             InvalidArgumentError: the peer acknowledges what was never sent.
         """
-        last = next(reversed(self._sent), self.acknowledged)
-        if sequence > max(last, self.acknowledged):
+        if sequence > self._sent_last:
             raise InvalidArgumentError(
                 f"the peer acknowledges {sequence}",
                 field="acknowledged_sequence",
-                limit=f"{max(last, self.acknowledged)}, the last that was sent",
+                limit=f"{self._sent_last}, the last that was sent",
             )
-        count = 0
+        gone = []
         while self._sent and next(iter(self._sent)) <= sequence:
             position, entry = self._sent.popitem(last=False)
             self._sent_bytes -= entry.size_bytes
-            self.refused += position in refused
-            count += 1
+            gone.append(position)
+        while self._waiting and (position := next(iter(self._waiting))) <= sequence:
+            self._remove(position)
+            gone.append(position)
+        self.refused += sum(position in refused for position in gone)
         self.acknowledged = max(self.acknowledged, sequence)
-        return count
+        return len(gone)
 
     def reconnect(self) -> None:
-        """Let everything that was sent and not acknowledged wait again, in its old place."""
+        """Let everything that was sent and not acknowledged wait again, in its old place.
+
+        A block that waits anyway, because it was stored again, is left to that entry.
+        """
         while self._sent:
             position, entry = self._sent.popitem()
+            if isinstance(entry.effect, Replicate):
+                name = (entry.effect.namespace, entry.effect.key)
+                if name in self._stores:
+                    continue
+                self._stores[name] = position
             self._waiting[position] = entry
             self._waiting.move_to_end(position, last=False)
             self._waiting_bytes += entry.size_bytes
-            if isinstance(entry.effect, Replicate):
-                self._stores.setdefault((entry.effect.namespace, entry.effect.key), position)
         self._sent_bytes = 0
 
     def lag(self, now_ms: int) -> PipeLag:

@@ -179,8 +179,6 @@ class Reads:
     def _walk(self, namespace: Namespace, event: Lookup) -> tuple[list[Entry], list[BlockView]]:
         found: list[Entry] = []
         views: list[BlockView] = []
-        policy = namespace.record.policy
-        mortal = policy.ttl_ms > 0 or policy.idle_ttl_ms > 0
         broken: BlockView | None = None
         for index, key in enumerate(event.keys):
             if namespace.first_in_segment(index):
@@ -189,7 +187,7 @@ class Reads:
                 views.append(_NOT_OWNED)
                 continue
             entry = namespace.entries.get(key)
-            if entry is not None and mortal:
+            if entry is not None and namespace.mortal:
                 entry = self._store.find(namespace, key)
             if entry is None:
                 view = _ABSENT[self._history.reason(namespace, key)]
@@ -250,8 +248,10 @@ class Reads:
         until_ms = self._clock.now_ms + lease_ms
         self._retention.lease(entries, until_ms)
         # A promise does not outlast the namespace's policy: expired blocks go, leased or not.
-        ends = (entry.expires_ms() for entry in entries)
-        return min((end for end in ends if end is not None and end < until_ms), default=until_ms)
+        if entries[0].namespace.mortal:
+            ends = (entry.expires_ms() for entry in entries)
+            until_ms = min([until_ms, *(end for end in ends if end is not None)])
+        return until_ms
 
     def _check_open(self, more: int) -> None:
         if len(self._tickets) + more > self._open_max:

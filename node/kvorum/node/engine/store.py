@@ -54,7 +54,7 @@ class Store:
     def find(self, namespace: Namespace, key: bytes) -> Entry | None:
         """Return a visible block; one that has outlived its policy is dropped instead."""
         entry = namespace.entries.get(key)
-        if entry is not None and self.is_expired(entry):
+        if entry is not None and namespace.mortal and self.is_expired(entry):
             self.drop(entry, Miss.EXPIRED)
             return None
         return entry

@@ -82,6 +82,18 @@ def test_equal_parts_fill_the_arena_to_the_last_granule(count: int, granules: in
     assert allocator.free_bytes == 0
 
 
+def test_an_exact_fit_is_found_behind_a_smaller_extent_of_its_class() -> None:
+    """A class holds two sizes here, 64 and 65 granules; the smaller was freed last."""
+    allocator = Allocator(131 * GRANULE_BYTES)
+    sizes = [65, 1, 64, 1]
+    exact, _, smaller, _ = [allocator.allocate(size * GRANULE_BYTES) for size in sizes]
+    assert exact is not None
+    assert smaller is not None
+    allocator.free(exact)
+    allocator.free(smaller)
+    assert allocator.allocate(65 * GRANULE_BYTES) == exact
+
+
 def test_neighbours_skip_free_space() -> None:
     allocator = Allocator(8 * GRANULE_BYTES)
     first, second, third = (allocator.allocate(GRANULE_BYTES) for _ in range(3))
