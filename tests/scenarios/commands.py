@@ -154,8 +154,9 @@ class Commands(Stage):
         return lines + self.do_commit(Command("commit", tuple(grants)))
 
     def do_abort(self, command: Command) -> list[str]:
-        """abort GRANT: the writer broke off"""
-        return self.handle(AbortWrite(int(command.arguments[0])), lambda _: [])
+        """abort GRANT [corrupt]: the writer broke off, or its bytes fail their checksum"""
+        event = AbortWrite(int(command.arguments[0]), "corrupt" in command.arguments)
+        return self.handle(event, lambda _: [])
 
     # ------------------------------------------------------------ replicas
 

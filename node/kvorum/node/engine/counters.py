@@ -104,6 +104,7 @@ class EngineStatus:
         open_writes: write and replica grants that are open.
         history_blocks: dropped blocks whose reason is remembered.
         tombstones: deletes that are remembered.
+        tombstones_overflowed: deletes that were forgotten early because there were too many.
         lookup_hits: see `Counters`.
         lookup_misses: see `Counters`.
         misses: misses of lookups and of reads, by reason.
@@ -124,6 +125,7 @@ class EngineStatus:
     open_writes: int
     history_blocks: int
     tombstones: int
+    tombstones_overflowed: int
     lookup_hits: int
     lookup_misses: int
     misses: Mapping[Miss, int]

@@ -95,6 +95,7 @@ class Engine:
             open_writes=len(self._writes) + len(self._replicas),
             history_blocks=len(state.history),
             tombstones=len(state.tombstones),
+            tombstones_overflowed=state.tombstones.overflowed,
             lookup_hits=counters.lookup_hits,
             lookup_misses=counters.lookup_misses,
             misses=dict(counters.misses),

@@ -15,9 +15,8 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kvorum.core import limits
 from kvorum.core.checksum import crc32c
-from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.errors import InvalidArgumentError, TooLargeError
 from kvorum.core.keys import blocks_per_segment
 from kvorum.core.layout import BlockLayout
 from kvorum.node.engine.allocator import granule_bytes
@@ -241,7 +240,7 @@ class Namespace:
         digest: name of its fingerprint, 64 bytes.
         blocks_per_segment: blocks that share one slot.
         parts: parts that a block must have.
-        frame_sizes: bytes of each frame that a part must have; None for an opaque layout.
+        frame_sizes: bytes of each frame that a part must have; None if any may come.
         entries: its visible blocks by key.
         orphans: entries that wait for the block before them, by that block's key.
         used_bytes: arena bytes of its visible blocks.
@@ -296,8 +295,8 @@ class Namespace:
 def _expected_frames(record: NamespaceRecord) -> tuple[int, ...] | None:
     try:
         layout = BlockLayout.of(record.fingerprint)
+    except TooLargeError:
+        return ()  # no part can have this shape, so none may come
     except InvalidArgumentError:
         return None  # opaque, or split over context ranks: any frames may come
-    if layout.layers > limits.PART_FRAMES_MAX:
-        return None  # no part of such a namespace passes the limits; the refusal names them
     return (layout.frame_bytes,) * layout.layers

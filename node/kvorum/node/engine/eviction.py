@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from kvorum.core import limits
+from kvorum.core.keys import blocks_per_segment
 from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.schedule import Schedule
 
@@ -121,7 +123,7 @@ class PrefixLru:
         return None
 
 
-_DEPTH_BITS: Final = 7
+_DEPTH_BITS: Final = (blocks_per_segment(limits.BLOCK_TOKENS_MULTIPLE) - 1).bit_length()
 _ORPHANS_FIRST: Final = -(1 << 62)
 
 

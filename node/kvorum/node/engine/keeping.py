@@ -127,10 +127,9 @@ class Keeping:
     def _bury(self, namespace: Namespace, key: bytes, slot: int, hybrid: int) -> None:
         self._tombstones.record(namespace, key, hybrid)
         record = namespace.record
-        if record.policy.replicas > 1:
-            self._effects.append(
-                ReplicateTombstone(record.id, key, slot, record.policy.replicas, hybrid)
-            )
+        self._effects.append(
+            ReplicateTombstone(record.id, key, slot, record.policy.replicas, hybrid)
+        )
 
     def _describe(self, namespace: Namespace, key: bytes) -> BlockInfo:
         entry = self._store.find(namespace, key)

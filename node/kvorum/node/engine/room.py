@@ -130,6 +130,8 @@ class Room:
         limit = self._settings.index_bytes_max
         victims = self._victims(None)
         while self._store.index_bytes + self.index_bytes + need > limit:
+            if self._store.reclaim(_RECLAIM_STEP):
+                continue
             victim = next(victims, None)
             if victim is None:
                 self._counters.refused_overloaded += 1

@@ -118,5 +118,5 @@ def _check_frames(namespace: Namespace, sizes: tuple[int, ...], checksums: tuple
         raise FingerprintError(
             f"the part has {len(sizes)} frames, {sum(sizes)} bytes",
             field=field,
-            limit=f"{len(want)} frames of {want[0]} bytes, as the fingerprint says",
+            limit=f"{len(want)} frames, {sum(want)} bytes, as the fingerprint says",
         )

@@ -210,19 +210,21 @@ class Writes:
         return WriteReply(Outcome.STORED, number, namespace.record.policy.replicas)
 
     def _replicate(self, namespace: Namespace, item: WriteItem, payload: Payload) -> None:
-        replicas = namespace.record.policy.replicas
-        if replicas > 1:
-            self._effects.append(
-                Replicate(
-                    namespace.record.id,
-                    item.key,
-                    item.slot,
-                    replicas,
-                    payload.clock,
-                    payload.size_bytes,
-                    payload.overwrite,
-                )
+        """Ask for the block to be carried, to whoever is to hold it besides this node.
+
+        That may be somebody even with one replica: this node may stand in for another.
+        """
+        self._effects.append(
+            Replicate(
+                namespace.record.id,
+                item.key,
+                item.slot,
+                namespace.record.policy.replicas,
+                payload.clock,
+                payload.size_bytes,
+                payload.overwrite,
             )
+        )
 
 
 def _place(block: Entry | WriteItem) -> tuple[int, bytes]:

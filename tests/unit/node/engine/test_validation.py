@@ -113,6 +113,16 @@ def test_a_fixed_layout_knows_the_size_of_every_frame() -> None:
             check_item(namespace, wrong)
 
 
+def test_a_layout_of_more_layers_than_frames_may_be_costs_nothing_and_matches_nothing() -> None:
+    deep = replace(fingerprint(), layout="LKHTD", kv_dtype="int8", layers=2**32 - 1)
+    namespace = Namespace(NamespaceRecord(NamespaceId("t", "n"), deep, Policy(1), 1), 1)
+    frames = limits.PART_FRAMES_MAX
+    frame_bytes = 2 * deep.block_tokens
+    one = item("a", frame_sizes=(frame_bytes,) * frames, frame_crc32c=(1,) * frames)
+    with pytest.raises(FingerprintError):
+        check_item(namespace, one)
+
+
 def test_keys_are_counted_and_measured() -> None:
     check_keys([key_of("a")] * 3, 3)
     with pytest.raises(TooLargeError):
