@@ -97,7 +97,7 @@ class EngineStatus:
         pinned_bytes: arena bytes of blocks under pins.
         staged_bytes: arena bytes of stores that are not visible yet.
         draining_bytes: arena bytes of replaced or dropped blocks that readers still read.
-        index_bytes: memory that describes blocks and stores, as `entries.index_bytes` counts it.
+        index_bytes: memory that describes blocks and stores, as `payloads.index_bytes` counts it.
         blocks: blocks that are visible.
         candidates: blocks that may be evicted at present.
         open_reads: read grants that are open.

@@ -7,7 +7,7 @@ from typing import Final
 
 from kvorum.core import limits
 from kvorum.core.errors import InternalError, InvalidArgumentError, OverloadedError
-from kvorum.node.engine.entries import Entry, Namespace, Payload
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import (
     BeginRead,
     BlockView,
@@ -23,6 +23,7 @@ from kvorum.node.engine.events import (
     Snapshot,
     Touch,
 )
+from kvorum.node.engine.payloads import Payload
 from kvorum.node.engine.state import State
 from kvorum.node.engine.validation import check_keys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvorum.core.errors import InternalError, KvorumError, NamespaceNotFoundError
-from kvorum.node.engine.entries import Entry, Namespace, Payload, rank
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import (
     AbortReplica,
     BeginReplica,
@@ -15,6 +15,7 @@ from kvorum.node.engine.events import (
     ReplicaBlock,
     ReplicaGrant,
 )
+from kvorum.node.engine.payloads import Payload, rank
 from kvorum.node.engine.state import State
 from kvorum.node.engine.validation import check_replica
 

@@ -19,8 +19,9 @@ from kvorum.core.errors import (
 from kvorum.node.engine.allocator import Allocator, granule_bytes
 from kvorum.node.engine.clock import Clock
 from kvorum.node.engine.counters import Counters
-from kvorum.node.engine.entries import Entry, Namespace, index_bytes
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import Extent, Miss
+from kvorum.node.engine.payloads import index_bytes
 from kvorum.node.engine.retention import Retention
 from kvorum.node.engine.settings import EngineSettings
 from kvorum.node.engine.store import Store

@@ -19,7 +19,7 @@ class EngineSettings:
         staged_bytes_max: bytes of stores that are not visible yet; 0 for half of the arena.
         staged_ttl_ms: how long a part waits for the other parts of its group.
         pinned_bytes_max: bytes under pins; 0 for half of the arena.
-        index_bytes_max: memory for what describes blocks, as `entries.index_bytes` counts it;
+        index_bytes_max: memory for what describes blocks, as `payloads.index_bytes` counts it;
             0 for a sixteenth of the arena or 48 MiB, whichever is more.
         open_reads_max: read grants at one time.
         history_blocks_max: dropped blocks whose miss reason is remembered.

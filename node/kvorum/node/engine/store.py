@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from kvorum.node.engine.allocator import Allocator
 from kvorum.node.engine.clock import Clock
 from kvorum.node.engine.counters import Counters
-from kvorum.node.engine.entries import Entry, Namespace, Payload
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import Extent, Miss
 from kvorum.node.engine.history import History
+from kvorum.node.engine.payloads import Payload
 from kvorum.node.engine.retention import Retention
 from kvorum.node.engine.schedule import Schedule
 

@@ -10,7 +10,7 @@ from kvorum.core.errors import (
     KvorumError,
     NamespaceNotFoundError,
 )
-from kvorum.node.engine.entries import Entry, Namespace, Payload, group_of
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import (
     AbortWrite,
     BeginWrite,
@@ -23,6 +23,7 @@ from kvorum.node.engine.events import (
     WriteItem,
     WriteReply,
 )
+from kvorum.node.engine.payloads import Payload, group_of
 from kvorum.node.engine.staging import StagedGroup
 from kvorum.node.engine.state import State
 from kvorum.node.engine.validation import check_item

@@ -7,8 +7,9 @@ from collections import Counter
 from kvorum.core import limits
 from kvorum.node.engine import Engine
 from kvorum.node.engine.allocator import granule_bytes
-from kvorum.node.engine.entries import Entry, Payload, index_bytes
+from kvorum.node.engine.entries import Entry
 from kvorum.node.engine.events import Extent
+from kvorum.node.engine.payloads import Payload, index_bytes
 
 
 def check_invariants(engine: Engine) -> None:

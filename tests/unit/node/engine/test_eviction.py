@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from kvorum.core.errors import InternalError
 from kvorum.node.engine import Engine, EngineSettings, eviction
-from kvorum.node.engine.entries import Entry, Namespace, Payload
+from kvorum.node.engine.entries import Entry, Namespace
 from kvorum.node.engine.events import Miss, NamespaceId
 from kvorum.node.engine.eviction import PrefixLru
+from kvorum.node.engine.payloads import Payload
 from tests.unit.node.engine.prompts import PAGE, SEGMENT, key_of, record, words
 from tests.unit.node.engine.store import define, lookup, put
 
@@ -56,6 +57,19 @@ def test_the_oldest_goes_first_over_all_namespaces_and_in_each(
             head = next(policy.victims(scope), None)
             assert (head is None) == (not want)
             assert head is None or head.used == min(block.used for block in want)
+
+
+def test_an_old_block_that_comes_back_is_the_oldest_of_all_again() -> None:
+    policy = PrefixLru()
+    mine, other = Namespace(record("x"), 1), Namespace(record("y"), 2)
+    oldest, middle, youngest = entry(mine, "a"), entry(other, "b"), entry(mine, "c")
+    for used, one in enumerate((oldest, middle, youngest), start=1):
+        one.used = used
+        policy.insert(one)
+    policy.remove(oldest)
+    assert next(policy.victims()) is middle
+    policy.insert(oldest)
+    assert next(policy.victims()) is oldest
 
 
 def test_at_equal_age_the_deeper_goes_first_and_an_orphan_before_all() -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kvorum.core.errors import FingerprintError, NamespaceNotFoundError
 from kvorum.node.engine import Engine, EngineSettings
-from kvorum.node.engine.entries import rank
 from kvorum.node.engine.events import (
     ApplyNamespace,
     BeginReplica,
@@ -28,6 +27,7 @@ from kvorum.node.engine.events import (
     Replicate,
     WriteGrant,
 )
+from kvorum.node.engine.payloads import rank
 from tests.unit.node.engine.invariants import check_invariants
 from tests.unit.node.engine.prompts import PAGE, fingerprint, item, key_of, record, slot
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kvorum.core.errors import ArenaFullError, OverloadedError
 from kvorum.node.engine import Engine, EngineSettings
-from kvorum.node.engine.entries import index_bytes
 from kvorum.node.engine.events import (
     ApplyNamespace,
     BeginWrite,
@@ -14,6 +13,7 @@ from kvorum.node.engine.events import (
     Pin,
     WriteReply,
 )
+from kvorum.node.engine.payloads import index_bytes
 from tests.unit.node.engine.invariants import check_invariants
 from tests.unit.node.engine.prompts import PAGE, fingerprint, item, key_of, record
 from tests.unit.node.engine.store import define, lookup, put
