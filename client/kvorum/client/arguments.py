@@ -18,6 +18,7 @@ from kvorum.placement import Member, split_address
 _ENDPOINTS_MAX: Final = 64
 _SECONDS_MAX: Final = 3_600.0
 _SINGLE_WRITER: Final = "single"
+_WRITER: Final = f"1 to {limits.NAME_CHARS_MAX} characters, equal for all ranks of one engine"
 
 
 def check_endpoints(
@@ -101,24 +102,32 @@ def check_part(part: int, fingerprint: Fingerprint) -> int:
     return _check_range(part, 0, fingerprint.parts - 1, "part")
 
 
-def check_writer(writer: str | None, fingerprint: Fingerprint) -> str:
-    """Return the writer's name; a block of one part needs none.
+def check_writer(writer: str | None) -> str | None:
+    """Return the writer's name, or None.
 
     Raises:
-        InvalidArgumentError: it is missing where parts must be told apart, or is no name.
+        InvalidArgumentError: it is no name.
     """
-    limit = f"1 to {limits.NAME_CHARS_MAX} characters, equal for all ranks of one engine"
-    if writer is None:
-        if fingerprint.parts > 1:
-            raise InvalidArgumentError(
-                f"a block has {fingerprint.parts} parts and writer is missing",
-                field="writer",
-                limit=limit,
-            )
-        return _SINGLE_WRITER
-    if not isinstance(writer, str) or not 1 <= len(writer) <= limits.NAME_CHARS_MAX:
-        raise InvalidArgumentError(f"writer is {shown(writer)}", field="writer", limit=limit)
-    return writer
+    if writer is None or (isinstance(writer, str) and 1 <= len(writer) <= limits.NAME_CHARS_MAX):
+        return writer
+    raise InvalidArgumentError(f"writer is {shown(writer)}", field="writer", limit=_WRITER)
+
+
+def require_writer(writer: str | None, fingerprint: Fingerprint) -> str:
+    """Return the writer's name for a store; blocks of one part need none.
+
+    Without a name all clients count as one writer, so that equal blocks are equal groups.
+
+    Raises:
+        InvalidArgumentError: it is missing where parts must be told apart.
+    """
+    if writer is None and fingerprint.parts > 1:
+        raise InvalidArgumentError(
+            f"a block has {fingerprint.parts} parts and writer is missing",
+            field="writer",
+            limit=_WRITER,
+        )
+    return writer or _SINGLE_WRITER
 
 
 def check_seconds(value: float | None, default: float, field: str) -> float:

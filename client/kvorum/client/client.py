@@ -14,7 +14,7 @@ from kvorum.client.destinations import open_destination
 from kvorum.client.keeper import Target
 from kvorum.client.malloc import tune
 from kvorum.client.nodes import NodeStatus, Topology
-from kvorum.client.operations import Operations
+from kvorum.client.operations import Operations, StorePlan
 from kvorum.client.policy import DEFAULT_POLICY, NamespacePolicy
 from kvorum.client.pool import Pool
 from kvorum.client.results import BlockStat, Fetched, Hit, StoreResult
@@ -55,7 +55,7 @@ class AsyncClient:
         create: whether to make the namespace if there is none.
         part: which part of each block this client reads and writes, from 0.
         writer: name of the engine whose ranks' parts belong together, equal for all its ranks;
-            required if the fingerprint has several parts.
+            required for stores if the fingerprint has several parts.
         settings: deadlines, bounds and thresholds.
 
     Raises:
@@ -81,6 +81,7 @@ class AsyncClient:
         self.fingerprint = arguments.check_fingerprint(fingerprint)
         self._digest = fingerprint.digest()
         self._settings = settings
+        self._writer = arguments.check_writer(writer)
         target = Target(
             endpoints=arguments.check_endpoints(endpoints, token=token, tls=tls),
             zone=arguments.check_zone(zone),
@@ -93,7 +94,6 @@ class AsyncClient:
         self._operations = Operations(
             target,
             arguments.check_part(part, fingerprint),
-            arguments.check_writer(writer, fingerprint),
             Pool(tls, settings.channels_per_node),
             call_metadata(token),
             settings,
@@ -259,7 +259,9 @@ class AsyncClient:
         limit_s = self._settings.store_deadline_s
         end = time.monotonic() + arguments.check_seconds(deadline_s, limit_s, "deadline_s")
         source = open_source(kv, self.fingerprint, blocks - first_block)
-        result = await operations.store(array, source, first_block, end, overwrite=overwrite)
+        writer = arguments.require_writer(self._writer, self.fingerprint)
+        plan = StorePlan(array, source, first_block, writer, overwrite=bool(overwrite))
+        result = await operations.store(plan, end)
         operations.stats.count_store(result)
         return StoreResult(tuple(result))
 

@@ -18,12 +18,13 @@ from typing import Final
 from kvorum.client.caller import Caller, request_context
 from kvorum.client.policy import NamespacePolicy
 from kvorum.client.pool import Link
-from kvorum.client.race import first_success
+from kvorum.client.race import first_success, successes
 from kvorum.client.settings import ClientSettings
 from kvorum.client.stats import ClientStats
 from kvorum.client.view import (
     View,
     check_namespace,
+    choose_map,
     fingerprint_message,
     parse_map,
     replicas_kept,
@@ -163,15 +164,18 @@ class Keeper:
         return self._result()
 
     async def ask_map(self) -> cluster_pb2.GetTopologyResponse:
-        """Ask for the cluster map, at the endpoints and then at every node that is known.
+        """Ask for the cluster map; the one on which most nodes agree counts.
+
+        The endpoints are asked, and one node of each zone that is known.
 
         Raises:
             KvorumError: no node answers.
         """
-        known = [member.address for member in self.view.map.members] if self.view else []
-        addresses = dict.fromkeys((*self._target.endpoints, *known))
+        view = self.view
+        known = _one_of_each_zone(view.map, view.zone) if view else ()
+        addresses = dict.fromkeys((*self._target.endpoints, *(m.address for m in known)))
         attempts = [partial(self._ask_map_at, address) for address in addresses]
-        return await first_success(attempts, _STAGGER_S)
+        return choose_map(await successes(attempts, _STAGGER_S))
 
     async def current_map(self) -> tuple[ClusterMap, bytes]:
         """Ask for the cluster map; return it with its digest. No namespace is needed for it.

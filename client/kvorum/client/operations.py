@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kvorum.client.caller import Caller
@@ -31,9 +32,33 @@ from kvorum.client.store import Store
 from kvorum.client.tensors import Array
 from kvorum.client.view import View, to_topology
 from kvorum.client.writing import PutCall
-from kvorum.core.errors import KvorumError, MapMismatchError, NotOwnerError
+from kvorum.core.errors import (
+    KvorumError,
+    MapMismatchError,
+    NamespaceNotFoundError,
+    NotOwnerError,
+)
 
-_OUT_OF_DATE: Final = (MapMismatchError, NotOwnerError)
+_OUT_OF_DATE: Final = (MapMismatchError, NamespaceNotFoundError, NotOwnerError)
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """What a caller wants stored.
+
+    Attributes:
+        tokens: token ids of the prompt.
+        source: the bytes of its blocks from `first_block` on.
+        first_block: the first block to store.
+        writer: name of the group of workers whose parts belong together.
+        overwrite: whether blocks that are there are replaced.
+    """
+
+    tokens: Array
+    source: Source
+    first_block: int
+    writer: str
+    overwrite: bool
 
 
 class Operations:
@@ -45,7 +70,6 @@ class Operations:
     Args:
         target: what the client was made for.
         part: which part of each block it reads and writes.
-        writer: name of the group of workers whose parts belong together.
         pool: the channels.
         metadata: credentials of every call.
         settings: deadlines, bounds and thresholds.
@@ -55,7 +79,6 @@ class Operations:
         self,
         target: Target,
         part: int,
-        writer: str,
         pool: Pool,
         metadata: Sequence[tuple[str, str]],
         settings: ClientSettings,
@@ -63,7 +86,6 @@ class Operations:
         self.stats = ClientStats()
         self._target = target
         self._part = part
-        self._writer = writer
         self._settings = settings
         self._caller = Caller(pool, Health(settings, self.stats), metadata, self._notice)
         self._keeper = Keeper(target, self._caller, settings, self.stats)
@@ -131,27 +153,28 @@ class Operations:
         fetch = Fetch(self._caller, self._fetch_budget, self._settings, self.stats)
         return await fetch.run(view, hit.blocks, destination, call, end)
 
-    async def store(
-        self, tokens: Array, source: Source, first_block: int, end: float, *, overwrite: bool
-    ) -> list[StoredBlock]:
-        """Store the full blocks of a prompt from `first_block` on; never raises."""
-        indices = range(first_block, tokens.size // self._target.fingerprint.block_tokens)
+    async def store(self, plan: StorePlan, end: float) -> list[StoredBlock]:
+        """Store the full blocks of a prompt from the plan's first on; never raises."""
+        blocks = plan.tokens.size // self._target.fingerprint.block_tokens
+        indices = range(plan.first_block, blocks)
         try:
             view = await self._keeper.get(max(end - time.monotonic(), 0.0))
-            call = PutCall(view, self._part, self._writer, overwrite, first_block)
-            results = await self._store.run(call, view.chain(tokens), source, indices, end)
+            results = await self._put(view, plan, indices, end)
             stale = [b.index for b in results if isinstance(b.error, _OUT_OF_DATE)]
             if stale:
                 view = await self._keeper.refreshed(max(end - time.monotonic(), 0.0))
-                call = PutCall(view, self._part, self._writer, overwrite, first_block)
-                again = await self._store.run(call, view.chain(tokens), source, stale, end)
-                results = sorted(
-                    [*(b for b in results if b.index not in stale), *again],
-                    key=lambda block: block.index,
-                )
+                kept = [block for block in results if block.index not in stale]
+                again = await self._put(view, plan, stale, end)
+                results = sorted([*kept, *again], key=lambda block: block.index)
         except KvorumError as error:
             return [StoredBlock(at, StoreOutcome.REFUSED, error) for at in indices]
         return results
+
+    async def _put(
+        self, view: View, plan: StorePlan, indices: Sequence[int], end: float
+    ) -> list[StoredBlock]:
+        call = PutCall(view, self._part, plan.writer, plan.overwrite, plan.first_block)
+        return await self._store.run(call, view.chain(plan.tokens), plan.source, indices, end)
 
     async def delete(self, tokens: Array) -> int:
         """Delete the blocks of a prompt; return how many went.

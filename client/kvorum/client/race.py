@@ -1,4 +1,4 @@
-"""first_success: ask several nodes, the next one as soon as the last one is slow or has failed."""
+"""Asking several nodes at once: for the first good answer, or for all that come in good time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Attempt: TypeAlias = "Callable[[], Awaitable[T]]"
 
 
 async def first_success(attempts: Sequence[Attempt[T]], stagger_s: float) -> T:
-    """Return the first success.
+    """Return the first success; the next attempt starts when the last one is slow or has failed.
 
     Args:
         attempts: what to try, in this order.
@@ -41,9 +41,37 @@ async def first_success(attempts: Sequence[Attempt[T]], stagger_s: float) -> T:
                     _cancel(running)
                     return result
                 errors.append(result)
-    if not errors:
-        raise UnavailableError("there is no node to ask")
-    raise next((error for error in errors if not error.retryable), errors[0])
+    raise _most_telling(errors)
+
+
+async def successes(attempts: Sequence[Attempt[T]], grace_s: float) -> list[T]:
+    """Return the successes of attempts that all start at once, in the order of the attempts.
+
+    Args:
+        attempts: what to try.
+        grace_s: seconds after the first success for which the others are waited for.
+
+    Raises:
+        KvorumError: all failed; see `first_success`.
+    """
+    timeout: float | None = None
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_caught(attempt)) for attempt in attempts]
+        running = set(tasks)
+        while running:
+            done, running = await asyncio.wait(
+                running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                break
+            if any(not isinstance(task.result(), KvorumError) for task in done):
+                timeout = grace_s
+        _cancel(running)
+    results = [task.result() for task in tasks if task.done() and not task.cancelled()]
+    good = [result for result in results if not isinstance(result, KvorumError)]
+    if not good:
+        raise _most_telling([result for result in results if isinstance(result, KvorumError)])
+    return good
 
 
 async def _caught(attempt: Attempt[T]) -> T | KvorumError:
@@ -56,3 +84,10 @@ async def _caught(attempt: Attempt[T]) -> T | KvorumError:
 def _cancel(tasks: set[asyncio.Task[T | KvorumError]]) -> None:
     for task in tasks:
         task.cancel()
+
+
+def _most_telling(errors: Sequence[KvorumError]) -> KvorumError:
+    """Return the error that a retry cannot cure if there is one, else the first."""
+    if not errors:
+        return UnavailableError("there is no node to ask")
+    return next((error for error in errors if not error.retryable), errors[0])

@@ -82,6 +82,17 @@ class View:
         )
 
 
+def choose_map(
+    answers: Sequence[cluster_pb2.GetTopologyResponse],
+) -> cluster_pb2.GetTopologyResponse:
+    """Return the map on which most of the nodes that answered agree, else the latest, else any.
+
+    A node that strayed here from another cluster must not lead a client away from its own.
+    """
+    votes = Counter(answer.map_digest for answer in answers)
+    return max(answers, key=lambda answer: (votes[answer.map_digest], answer.epoch))
+
+
 def parse_map(answer: cluster_pb2.GetTopologyResponse) -> ClusterMap:
     """Return the cluster map that a node sent.
 

@@ -30,9 +30,9 @@ BAD: list[tuple[str, Callable[[], object]]] = [
     ("part", lambda: arguments.check_part(1, ONE)),
     ("part", lambda: arguments.check_part(-1, RANKS)),
     ("part", lambda: arguments.check_part(True, RANKS)),
-    ("writer", lambda: arguments.check_writer(None, RANKS)),
-    ("writer", lambda: arguments.check_writer("", ONE)),
-    ("writer", lambda: arguments.check_writer("w" * 129, ONE)),
+    ("writer", lambda: arguments.require_writer(None, RANKS)),
+    ("writer", lambda: arguments.check_writer("")),
+    ("writer", lambda: arguments.check_writer("w" * 129)),
     ("budget_s", lambda: arguments.check_seconds(-1, 0, "budget_s")),
     ("budget_s", lambda: arguments.check_seconds(math.nan, 0, "budget_s")),
     ("budget_s", lambda: arguments.check_seconds(math.inf, 0, "budget_s")),
@@ -121,5 +121,5 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_writer_is_needed_where_parts_must_be_told_apart() -> None:
-    assert arguments.check_writer("engine-1", RANKS) == "engine-1"
-    assert arguments.check_writer(None, ONE) == arguments.check_writer(None, build(layers=2))
+    assert arguments.require_writer("engine-1", RANKS) == "engine-1"
+    assert arguments.require_writer(None, ONE) == arguments.require_writer(None, build(layers=2))

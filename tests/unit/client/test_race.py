@@ -1,4 +1,4 @@
-"""first_success: the first good answer wins, and nothing goes on behind its back."""
+"""Races: the first good answer wins, or all in good time; nothing goes on behind their back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kvorum.client.race import first_success
+from kvorum.client.race import first_success, successes
 from kvorum.core.errors import KvorumError, PermissionDeniedError, UnavailableError
 
 LONG_S = 60.0
@@ -82,3 +82,17 @@ async def test_being_cancelled_cancels_the_attempts() -> None:
         async with asyncio.timeout(0.01):
             await first_success([script.hang], LONG_S)
     assert script.cancelled == ["hung"]
+
+
+async def test_all_successes_in_good_time_are_returned_in_order() -> None:
+    script = Scripted()
+    async with asyncio.timeout(LONG_S / 2):
+        got = await successes([script.hang, script.fail, script.succeed, script.succeed], 0.01)
+    assert got == ["good", "good"]
+    assert script.cancelled == ["hung"]
+
+
+async def test_when_none_succeeds_the_most_telling_error_is_raised() -> None:
+    script = Scripted()
+    with pytest.raises(PermissionDeniedError):
+        await successes([script.fail, script.deny], LONG_S)

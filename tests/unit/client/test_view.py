@@ -10,6 +10,7 @@ from kvorum.client.nodes import NodeState
 from kvorum.client.view import (
     View,
     check_namespace,
+    choose_map,
     fingerprint_message,
     parse_map,
     replicas_kept,
@@ -77,6 +78,14 @@ def test_what_is_no_map_is_refused() -> None:
         spoil(answer)
         with pytest.raises(InternalError):
             parse_map(answer)
+
+
+def test_the_map_on_which_most_nodes_agree_counts() -> None:
+    ours, strange = topology(), topology()
+    strange.map_digest, strange.epoch = b"s" * 32, 9
+    assert choose_map([strange, ours, ours]) == ours
+    assert choose_map([ours, strange]) == strange, "of two, the later one"
+    assert choose_map([ours]) == ours
 
 
 def test_segments_cover_the_blocks_and_start_where_slots_change() -> None:
