@@ -49,19 +49,20 @@ def test_a_node_serves_no_bytes_across_fingerprints(
     assert [bytes(got.data) for got in wire.get_blocks(scope, blocks)] == payloads
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", [name for name in FIELDS if name != "cp_size"])
 def test_another_fingerprint_names_other_blocks(
     cluster: LocalCluster, connect: Connect, name: str, seed: int, field: str
 ) -> None:
     """Goal: the same tokens under another fingerprint are other keys: a miss, never bytes.
 
     Method: store under one namespace; look the tokens up through a client whose namespace has a
-    fingerprint with one other field.
+    fingerprint with one other field. (No client reads tensors that are split by context.)
     """
     prompt = Prompt.draw(4, seed)
     writer = connect(cluster.endpoints, name)
     store(writer, prompt)
-    reader = connect(cluster.endpoints, f"{name}-2", with_field(field, CHANGED[field]))
+    other = with_field(field, CHANGED[field])
+    reader = connect(cluster.endpoints, f"{name}-2", other, writer="engine-1")
 
     hit = reader.lookup(prompt.tokens, budget_s=PATIENCE_S)
 

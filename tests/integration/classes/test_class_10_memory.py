@@ -177,7 +177,7 @@ def test_a_promise_of_much_costs_nothing(small: LocalCluster, name: str, seed: i
 
 
 def test_the_largest_part_can_be_stored(small: LocalCluster, name: str, seed: int) -> None:
-    """Goal: what the limits allow works. Method: store and read a part of a quarter of the arena."""
+    """Goal: what the limits allow works. Method: store and read the largest part there may be."""
     payload = draw_bytes(PART_MAX, seed)
     with Wire(small.endpoints[0]) as wire:
         scope = wire.create(name, OPAQUE)

@@ -202,6 +202,6 @@ def test_parts_must_be_as_many_as_the_fingerprint_says(
     block = Block(draw_bytes(64, seed), draw_bytes(100, seed), part=0, parts=3)
     error = wire.refusal(scope, [block])
     assert "parts" in error.field
-    client = connect(cluster.endpoints, name, fingerprint(2), part=0)
+    client = connect(cluster.endpoints, name, fingerprint(2), part=0, writer="engine-1")
     hit = client.lookup(draw_tokens(32, seed), budget_s=PATIENCE_S)
     assert (hit.tokens, hit.reason) == (0, MissReason.NEVER_STORED)

@@ -11,7 +11,7 @@ import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
 from kvorum.client import MissReason, NamespacePolicy
-from kvorum.core.errors import IncarnationError, MapMismatchError
+from kvorum.core.errors import IncarnationError, MapMismatchError, NamespaceNotFoundError
 from kvorum.placement import ClusterFile
 from kvorum.v1 import cache_pb2, common_pb2, namespace_pb2
 from tests.integration.classes.conftest import Connect
@@ -19,7 +19,7 @@ from tests.integration.support.clusters import MIB, START_S, new_file, node_proc
 from tests.integration.support.prompts import PATIENCE_S, Prompt, load, same_kv, store
 from tests.integration.support.settling import eventually
 from tests.integration.support.values import TENSORS, draw_tokens
-from tests.integration.support.wire import CALL_S, Wire, put_messages, request_context, typed
+from tests.integration.support.wire import CALL_S, Scope, Wire, put_messages, request_context, typed
 
 STALE = common_pb2.MISS_REASON_STALE_EPOCH
 
@@ -49,7 +49,8 @@ def test_a_node_that_restarts_empty_serves_no_ghost(
     )
     member = mortal.members[0]
     with Wire(member.address) as wire:
-        scope = wire.open(name, TENSORS)
+        scope = eventually(lambda: opened(wire, name), "the namespace reached this node")
+        assert scope is not None
         blocks = scope.blocks(prompt.tokens, [b""] * 3)
         lease = wire.lookup(scope, [b.key for b in blocks], lease_ms=60_000).lease
         old = wire.status().answerer.incarnation
@@ -59,7 +60,8 @@ def test_a_node_that_restarts_empty_serves_no_ghost(
 
     with Wire(member.address) as wire:
         assert wire.status().answerer.incarnation > old
-        eventually(lambda: wire.open(name, TENSORS).salt == scope.salt, "it learns namespaces")
+        again = eventually(lambda: opened(wire, name), "the new life learns namespaces")
+        assert again == scope
         items = [cache_pb2.GetItem(block=block.ref) for block in blocks]
         held = wire.status().blocks
         for got in wire.get(scope, items, lease=lease):
@@ -74,6 +76,14 @@ def test_a_node_that_restarts_empty_serves_no_ghost(
         "the new life takes replicas",
         holds=lambda zones: min(zones) == 3,
     )
+
+
+def opened(wire: Wire, name: str) -> Scope | None:
+    """Return a namespace, or None while the node has not heard of it."""
+    try:
+        return wire.open(name, TENSORS)
+    except NamespaceNotFoundError:
+        return None
 
 
 def impostor_file(mortal: LocalCluster) -> ClusterFile:
@@ -97,7 +107,9 @@ def test_a_node_of_another_cluster_is_refused(
     member = next(member for member in mortal.members if member.zone == "b")
     with Wire(mortal.endpoints[0]) as wire:
         digest = wire.topology().map_digest
-        blocks = wire.open(name, TENSORS).blocks(prompt.tokens, [b"p" * 4096] * 3)
+        found = eventually(lambda: opened(wire, name), "the namespace reached this node")
+        assert found is not None
+        blocks = found.blocks(prompt.tokens, [b"p" * 4096] * 3)
     mortal.kill(member.name)
     path = tmp_path / "cluster.toml"
     path.write_text(impostor_file(mortal).render())
