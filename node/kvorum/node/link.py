@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Coroutine
 from typing import Any, Final, TypeAlias
 
 import grpc.aio
@@ -104,21 +105,29 @@ class Link:
         writer = HistoryWriter(self._driver, lambda frame: _write(call, frame))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._send(call, writer), name=f"send {self.peer.name}")
-                group.create_task(self._receive(call), name=f"receive {self.peer.name}")
-        except* (grpc.aio.AioRpcError, TimeoutError, KvorumError) as group_error:
-            reasons = [self._reason(error) for error in group_error.exceptions]
-            _LOG.warning("link broke: peer=%s: %s", self.peer.name, ", ".join(reasons))
+                halves = [
+                    group.create_task(self._until_broken(half), name=f"link {self.peer.name}")
+                    for half in (self._send(call, writer), self._receive(call))
+                ]
+                await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+                for half in halves:
+                    half.cancel()
         finally:
             worked, self.connected = self.connected, False
             call.cancel()
             writer.close()
         return worked
 
-    def _reason(self, error: Exception) -> str:
-        if isinstance(error, grpc.aio.AioRpcError):
-            error = status.from_rpc_error(error, self.peer.name)
-        return f"{type(error).__name__} {error}"
+    async def _until_broken(self, half: Coroutine[Any, Any, None]) -> None:
+        """Run one direction of a link until it breaks, and log why."""
+        try:
+            await half
+        except grpc.aio.AioRpcError as error:
+            reason = status.from_rpc_error(error, self.peer.name)
+            _LOG.warning("link broke: peer=%s: %s", self.peer.name, reason)
+        except (asyncio.InvalidStateError, TimeoutError, KvorumError) as error:
+            # InvalidStateError: there was something to write on a call that has just ended.
+            _LOG.warning("link broke: peer=%s: %s %s", self.peer.name, type(error).__name__, error)
 
     async def _send(self, call: _Call, writer: HistoryWriter) -> None:
         await _write(call, Frame(self._opening()))

@@ -102,6 +102,7 @@ class Node:
         self.address = config.listen or member.address
         self._config = config
         self._cluster = cluster
+        self._ending = asyncio.Event()
         self._stopping = asyncio.Event()
         self._health = health.aio.HealthServicer()
         self._admission = Admission(config)
@@ -144,14 +145,15 @@ class Node:
         name = self._lifecycle.identity.member.name
         _LOG.info("node serves: name=%s address=%s", name, self.address)
         try:
+            if ready is not None:
+                ready(name, self.address)
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self._heartbeats.run(), name="heartbeats"),
                     group.create_task(self._replicator.run(), name="replicator"),
                     group.create_task(self._tick(), name="tick"),
+                    group.create_task(self._end(), name="end"),
                 ]
-                if ready is not None:
-                    ready(name, self.address)
                 await self._stopping.wait()
                 for task in tasks:
                     task.cancel()
@@ -182,6 +184,17 @@ class Node:
         return await self._replicator.flush(
             self._config.drain_s if timeout_s is None else timeout_s
         )
+
+    def shut_down(self) -> None:
+        """Drain, then make `serve` end; called again, make it end at once."""
+        if self._ending.is_set():
+            self.stop()
+        self._ending.set()
+
+    async def _end(self) -> None:
+        await self._ending.wait()
+        await self.drain()
+        self.stop()
 
     def stop(self) -> None:
         """Make `serve` end; calls that are under way get a second."""

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -37,7 +38,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 async def health(caller: Caller) -> int:
-    stub = health_pb2_grpc.HealthStub(caller.channel)
+    stub: Any = health_pb2_grpc.HealthStub(caller.channel)
     answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=CALL_S)
     return int(answer.status)
 

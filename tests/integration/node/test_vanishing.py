@@ -208,13 +208,11 @@ async def test_a_full_arena_of_pinned_blocks() -> None:
     async with running(local_file(), memory=16 * MIB) as [node], Caller(node.address) as local:
         await local.create()
         pinned = []
-        for _ in range(64):
-            one = part(DATA[:MIB])
-            [result] = await local.put([one])
-            if result.outcome == cache_pb2.PUT_OUTCOME_REFUSED:
-                break
+        one = part(DATA[:MIB])
+        while (result := (await local.put([one]))[0]).outcome == cache_pb2.PUT_OUTCOME_STORED:
             pinned.append(one)
             await local.on_blocks("Touch", [one], lease_ms=60_000)
+            one = part(DATA[:MIB])
         assert list((await local.on_blocks("Pin", pinned[:8])).misses) == [0] * 8
         assert 8 <= len(pinned) <= 16
         assert result.error.code == 15, "ARENA_FULL"
