@@ -70,7 +70,10 @@ class Kvorum:
 
     def look(self) -> None:
         """Look every chain up; `get` reads what was found."""
-        self._hits = [self._client.lookup(chain, budget_s=_CALL_S) for chain in self._chains]
+        # Without leases, which would keep old rounds' blocks from making room.
+        self._hits = [
+            self._client.lookup(chain, budget_s=_CALL_S, lease_s=0.0) for chain in self._chains
+        ]
 
     def get(self, into: memoryview) -> None:
         """Read what `look` found.

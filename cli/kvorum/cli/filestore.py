@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 
 from kvorum.cli import filechain
 from kvorum.cli.exits import ConflictError, FileError, NotFoundError
-from kvorum.cli.filechain import BLOCK_BYTES, Record, TokenArray
+from kvorum.cli.filechain import Record, TokenArray
 from kvorum.cli.progress import Transfer
 from kvorum.cli.sizes import format_count
 from kvorum.client import Client, Hit, MissReason, StoreResult
@@ -128,7 +128,7 @@ class FileStore:
             if _read_into(file, data) != size:
                 raise _changed()
             digest.update(data)
-            blocks = filechain.cut(data, BLOCK_BYTES)
+            blocks = filechain.cut(data, filechain.BLOCK_BYTES)
             tokens = filechain.extent_tokens(record.sha256, extent, size)
             outcome.add(self._store(tokens, blocks, overwrite=False), len(blocks))
             self._transfer.advance(size)

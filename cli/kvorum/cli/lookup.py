@@ -39,23 +39,25 @@ class Found:
     reason: MissReason | None = None
 
     def look(self, client: Client, tokens: TokenArray, timeout_s: float) -> None:
-        """Look one chain up and add what was found.
-
-        Raises:
-            KvorumError: the cluster is not there, or the credentials do not open the namespace.
-        """
+        """Look one chain up and add what was found."""
         self.blocks_total += tokens.size // BLOCK_TOKENS
         hit = client.lookup(tokens, budget_s=timeout_s, lease_s=0.0)
         self.blocks += len(hit.blocks)
         self.size += sum(block.size_bytes for block in hit.blocks)
-        if hit.reason is not None:
-            error = miss_error(hit.reason, blocks_there(self.blocks, self.blocks_total))
-            if not isinstance(error, NotFoundError):
-                raise error
-            self.reason = self.reason or hit.reason
+        self.reason = self.reason or hit.reason
         for stat in client.stat(tokens[: hit.tokens]) if hit else ():
             for zone in stat.zones:
                 self.zones[zone] = self.zones.get(zone, 0) + 1
+
+    def raise_if_unknown(self) -> None:
+        """Check that what is missing is known to be missing.
+
+        Raises:
+            KvorumError: the cluster could not be asked.
+        """
+        error = miss_error(self.reason, blocks_there(self.blocks, self.blocks_total))
+        if not isinstance(error, NotFoundError):
+            raise error
 
 
 @click.command("lookup")
@@ -83,6 +85,8 @@ def command(*, name: str | None, naming: Naming, connection: Connection, as_json
         found.reason = MissReason.NEVER_STORED
     whole = found.blocks == found.blocks_total
     good = whole if isinstance(key, str) else found.blocks > 0
+    if not good:
+        found.raise_if_unknown()
     value: dict[str, Any] = {"namespace": naming.namespace, "found": good, **_named(key, found)}
     if record_size is not None:
         value["bytes"] = record_size

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from kvorum.cli import LocalCluster
-from tests.integration.cli.commands import SMALL, Called, Kvorum, call
+from kvorum.cli.main import run
+from tests.integration.cli.commands import SMALL, Called, Kvorum
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +20,21 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def kvorum(cluster: LocalCluster) -> Kvorum:
-    """Call the command with the cluster's endpoints."""
+def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Kvorum:
+    """Call the command in this process, which spares the start of another one."""
 
-    def run(*args: str, stdin: bytes = b"") -> Called:
-        return call(*args, endpoints=cluster.endpoints, stdin=stdin)
+    def call_here(*args: str, stdin: bytes = b"") -> Called:
+        capfd.readouterr()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = run(args)
+        out, err = capfd.readouterr()
+        return Called(code, out, err)
 
-    return run
+    return call_here
+
+
+@pytest.fixture
+def kvorum(cluster: LocalCluster, here: Kvorum, monkeypatch: pytest.MonkeyPatch) -> Kvorum:
+    """The same with the cluster's endpoints."""
+    monkeypatch.setenv("KVORUM_ENDPOINTS", ",".join(cluster.endpoints))
+    return here

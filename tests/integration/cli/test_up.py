@@ -14,7 +14,7 @@ import pytest
 
 from kvorum.cli.ports import free_ports
 from kvorum.placement import ClusterFile
-from tests.integration.cli.commands import call, command, environment, gone, nodes_of
+from tests.integration.cli.commands import Kvorum, call, command, environment, gone, nodes_of
 
 WAIT_S = 60.0
 SMALL = ("--memory", "16MiB", "--port", "0")
@@ -146,8 +146,8 @@ def test_two_clusters_do_not_share_a_port(up: Up) -> None:
         (["--cluster-file", "/proc/no/such"], "FILE", "FILE"),
     ],
 )
-def test_bad_flags_are_refused(flags: list[str], code: str, field: str) -> None:
-    refused = call("up", "--json", "--port", "0", *flags)
+def test_bad_flags_are_refused(here: Kvorum, flags: list[str], code: str, field: str) -> None:
+    refused = here("up", "--json", "--port", "0", *flags)
     assert refused.code == 2, refused
     assert refused.value["error"]["code"] == code
     assert refused.value["error"]["field"] == field
@@ -170,14 +170,14 @@ def test_what_a_node_does_not_accept_is_bad_input() -> None:
     ],
 )
 def test_a_node_that_cannot_be_is_refused(
-    tmp_path: Path, flags: list[str], code: str, field: str | None
+    here: Kvorum, tmp_path: Path, flags: list[str], code: str, field: str | None
 ) -> None:
     secret, ports = b"s" * 32, free_ports(1)
     file = ClusterFile.local(1, 1, ports, secret, "peer-token-peer-token", "admin-token-admin")
     (tmp_path / "file").write_text(file.render())
     (tmp_path / "junk").write_text("this is no TOML")
     words = [w.format(file=tmp_path / "file", junk=tmp_path / "junk") for w in flags]
-    refused = call("node", "--json", *words)
+    refused = here("node", "--json", *words)
     assert refused.code == 2, refused
     error = refused.value["error"]
     assert error["code"] == code
