@@ -26,6 +26,8 @@ class Row:
         cached_tokens: tokens that came from the cache.
         ttft_plain_s: seconds to the first token without the cache.
         ttft_cached_s: the same with the cache.
+        lookup_s: seconds of it that the lookup took.
+        fetch_s: seconds of it that the fetch took.
         total_plain_s: seconds to the last token without the cache.
         total_cached_s: the same with the cache.
         identical: whether both gave the same tokens.
@@ -42,6 +44,8 @@ class Row:
     cached_tokens: int
     ttft_plain_s: float
     ttft_cached_s: float
+    lookup_s: float
+    fetch_s: float
     total_plain_s: float
     total_cached_s: float
     identical: bool
@@ -250,6 +254,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "cached_tokens": row.cached_tokens,
         "ttft_plain_s": round(row.ttft_plain_s, 4),
         "ttft_cached_s": round(row.ttft_cached_s, 4),
+        "lookup_s": round(row.lookup_s, 4),
+        "fetch_s": round(row.fetch_s, 4),
         "ttft_ratio": round(row.ttft_ratio, 2),
         "total_plain_s": round(row.total_plain_s, 4),
         "total_cached_s": round(row.total_cached_s, 4),

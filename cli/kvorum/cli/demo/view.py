@@ -19,6 +19,13 @@ _STYLES: Final = {
     "not judged": "yellow",
 }
 _LEFT: Final = frozenset({"worker", "zones", "identical", "question", "criterion", "verdict"})
+_RANDOM_NOTE: Final = (
+    "RANDOM weights: the answers mean nothing, and the prefill is too short for a cache to matter; "
+    "times are not judged"
+)
+_REAL_NOTE: Final = (
+    "a model this small is often wrong; what counts is that it says the same with the cache"
+)
 _DISPENSABLE: Final = ("question", "worker")
 """Columns that go, in this order, where a terminal is too narrow."""
 
@@ -81,11 +88,7 @@ def facts(report: DemoReport) -> dict[str, str]:
         "lookup budget": f"{_ms(report.lookup_budget_s)}, not the default 5 ms: all of this "
         "shares one machine, and a prefill costs far more",
     }
-    if report.random_weights:
-        found["note"] = (
-            "RANDOM weights: the answers mean nothing, and the prefill is too short for a cache "
-            "to matter; times are not judged"
-        )
+    found["note"] = _RANDOM_NOTE if report.random_weights else _REAL_NOTE
     return found
 
 

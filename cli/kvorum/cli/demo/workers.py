@@ -6,6 +6,7 @@ pipe closes, so that neither can hang on the other for ever.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from kvorum.client.engines.transformers import CachedGenerator, Generation
+
+_LOG: Final = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT")
 
@@ -76,6 +79,8 @@ class Answer:
     cached_tokens: int
     ttft_plain_s: float
     ttft_cached_s: float
+    lookup_s: float
+    fetch_s: float
     total_plain_s: float
     total_cached_s: float
     identical: bool
@@ -188,7 +193,8 @@ class Worker:
         if reply is None:
             raise CommandError(f"{self.spec.name} did not answer", limit=f"{timeout_s:g} s")
         if isinstance(reply, Failure):
-            raise CommandError(f"{self.spec.name} failed: {reply.message}\n{reply.trace}")
+            _LOG.error("worker failed, worker=%s\n%s", self.spec.name, reply.trace)
+            raise CommandError(f"{self.spec.name} failed: {reply.message}")
         if not isinstance(reply, kind):
             raise CommandError(f"{self.spec.name} replied with {reply!r}")
         return reply
@@ -198,6 +204,9 @@ def worker_main(pipe: Connection, spec: WorkerSpec) -> None:
     """Run a worker: load the model, reach the cluster, and serve requests until the pipe closes."""
     # Ctrl-C reaches the whole group; the parent ends its workers itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Before torch is loaded: its threads shall sleep while they wait for each other. Spinning, as
+    # is their default, takes the cores from the nodes and from whatever else runs here.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         _serve(pipe, spec)
     except EOFError:
@@ -244,7 +253,7 @@ def _load(spec: WorkerSpec) -> tuple[Any, Any]:
     model.quiet_libraries()
     import torch  # noqa: PLC0415  # heavy, and not for the parent
 
-    # One worker computes at a time, and nodes need the processor only while they send.
+    # One worker computes at a time, and the nodes need a core only while they send.
     torch.set_num_threads(min(THREADS_MAX, len(os.sched_getaffinity(0))))
     tokenizer, language_model = model.load(spec.ready)
     return language_model, tokenizer
@@ -291,6 +300,8 @@ class _Desk:
             cached_tokens=cached.cached_tokens,
             ttft_plain_s=plain.ttft_s,
             ttft_cached_s=cached.ttft_s,
+            lookup_s=0.0 if prefix is None else prefix.lookup_s,
+            fetch_s=0.0 if prefix is None else prefix.fetch_s,
             total_plain_s=plain.total_s,
             total_cached_s=cached.total_s,
             identical=plain.tokens == cached.tokens,

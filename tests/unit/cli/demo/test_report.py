@@ -27,6 +27,8 @@ def row(number: int, **changes: Any) -> Row:
         cached_tokens=0 if number == 1 else 960,
         ttft_plain_s=1.0,
         ttft_cached_s=1.02 if number == 1 else 0.1,
+        lookup_s=0.002,
+        fetch_s=0.03,
         total_plain_s=2.0,
         total_cached_s=1.1,
         identical=True,
