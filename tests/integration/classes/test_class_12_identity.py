@@ -11,7 +11,12 @@ import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
 from kvorum.client import MissReason, NamespacePolicy
-from kvorum.core.errors import IncarnationError, MapMismatchError, NamespaceNotFoundError
+from kvorum.core.errors import (
+    IncarnationError,
+    MapMismatchError,
+    NamespaceNotFoundError,
+    UnavailableError,
+)
 from kvorum.placement import ClusterFile
 from kvorum.v1 import cache_pb2, common_pb2, namespace_pb2
 from tests.integration.classes.conftest import Connect
@@ -118,7 +123,9 @@ def test_a_node_of_another_cluster_is_refused(
         impostor.wait_ready(time.monotonic() + START_S)
         with Wire(member.address) as wire:
             assert wire.topology().map_digest != digest
-            scope = wire.create(name, TENSORS)
+            with pytest.raises(UnavailableError):  # no other zone takes its namespace
+                wire.create(name, TENSORS)
+            scope = wire.open(name, TENSORS)
             context = request_context(digest)
             with pytest.raises(MapMismatchError):
                 wire.get(scope, [cache_pb2.GetItem(block=blocks[0].ref)], context=context)
