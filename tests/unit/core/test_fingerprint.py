@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kvorum.core import limits
 from kvorum.core.errors import FingerprintError
@@ -53,14 +51,12 @@ def test_no_two_single_changes_give_the_same_digest() -> None:
     assert {len(digest) for digest in digests} == {64}
 
 
-@given(st.tuples(st.text("ab", min_size=1), st.text("ab", min_size=1)), st.data())
-def test_text_does_not_run_from_one_field_into_the_next(
-    texts: tuple[str, str], data: st.DataObject
-) -> None:
-    other = data.draw(st.tuples(st.text("ab", min_size=1), st.text("ab", min_size=1)))
-    one = build(model=texts[0], weights_revision=texts[1])
-    two = build(model=other[0], weights_revision=other[1])
-    assert (one.canonical() == two.canonical()) == (texts == other)
+def test_text_does_not_run_from_one_field_into_the_next() -> None:
+    """Without the lengths of the texts, these two would be the same bytes."""
+    inside = "\x09\0tokenizers"
+    one = build(weights_revision=f"r{inside}1", tokenizer="2")
+    two = build(weights_revision="r", tokenizer=f"1{inside}2")
+    assert one.digest() != two.digest()
 
 
 @pytest.mark.parametrize("name", FIELDS)
