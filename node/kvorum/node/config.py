@@ -13,6 +13,7 @@ from typing import Final
 from kvorum.core import limits
 from kvorum.core.errors import InvalidArgumentError
 from kvorum.core.names import check_name
+from kvorum.node.engine.allocator import GRANULE_BYTES
 from kvorum.placement import split_address
 
 _MIB: Final = 1 << 20
@@ -77,6 +78,11 @@ class NodeConfig:
     def tls(self) -> bool:
         """Whether both sides of every connection show certificates."""
         return bool(self.tls_cert)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of the arena: `memory`, rounded down to what it is divided into."""
+        return self.memory - self.memory % GRANULE_BYTES
 
     @property
     def part_bytes_max(self) -> int:

@@ -111,8 +111,9 @@ class Node:
         self._membership = Membership(
             cluster.map, member.name, clock, round(config.down_after_s * 1000)
         )
-        self._arena = Arena(config.memory)
-        engine = Engine(EngineSettings(capacity_bytes=config.memory, eviction=config.eviction))
+        capacity = config.capacity_bytes
+        self._arena = Arena(capacity)
+        engine = Engine(EngineSettings(capacity_bytes=capacity, eviction=config.eviction))
         self._driver = Driver(engine, self._arena, clock)
         self._channels = Channels(config, cluster.peer_token)
         self._exchange = NamespaceExchange(self._driver, len(cluster.map.zones))

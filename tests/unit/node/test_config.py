@@ -24,6 +24,10 @@ def test_the_largest_part_follows_a_small_arena() -> None:
     assert NodeConfig(name="a", memory=8 * MIB, part_max=MIB).part_bytes_max == MIB
 
 
+def test_an_arena_is_whole_granules() -> None:
+    assert NodeConfig(name="a", memory=8 * MIB + 4_095).capacity_bytes == 8 * MIB
+
+
 def test_a_configuration_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         NodeConfig(name="a").memory = 1  # type: ignore[misc]
