@@ -163,7 +163,6 @@ class Replicas:
             growth = payload.arena_bytes - entry.payload.arena_bytes
             self._retention.check_growth(entry, growth)
         self._room.unstage(namespace, ticket.extents)
-        self._release(ticket)
         if entry is None:
             self._counters.replica_blocks += 1
             self._store.add(
@@ -172,6 +171,7 @@ class Replicas:
         else:
             self._counters.overwritten_blocks += 1
             self._store.replace(entry, payload)
+        self._release(ticket)
         self._staging.end_losers(namespace, block.key)
 
     def _give_back(self, ticket: _Ticket) -> None:

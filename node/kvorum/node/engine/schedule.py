@@ -19,11 +19,13 @@ _SLACK: Final = 64
 class Schedule(Generic[MemberT]):
     """Members, each with a due number; the least comes first, equals in the order they came."""
 
-    __slots__ = ("_due", "_heap", "_serial")
+    __slots__ = ("_due", "_heap", "_items", "_serial")
 
     def __init__(self) -> None:
         self._due: dict[MemberT, int] = {}
         self._heap: list[tuple[int, int, MemberT]] = []
+        # The one item of the heap that counts for a member; it is due with the member or before.
+        self._items: dict[MemberT, tuple[int, int, MemberT]] = {}
         self._serial = 0
 
     def __len__(self) -> int:
@@ -37,9 +39,9 @@ class Schedule(Generic[MemberT]):
 
     def set(self, member: MemberT, due: int) -> None:
         """Put `member` in, or change when it is due."""
-        old = self._due.get(member)
         self._due[member] = due
-        if old is None or due < old:
+        item = self._items.get(member)
+        if item is None or due < item[0]:
             self._push(member, due)
 
     def discard(self, member: MemberT) -> None:
@@ -49,14 +51,18 @@ class Schedule(Generic[MemberT]):
 
     def first(self) -> tuple[MemberT, int] | None:
         """Return the member that is due first with its due number, and leave it in."""
-        heap = self._heap
+        heap, items = self._heap, self._items
         while heap:
-            due, _, member = heap[0]
-            current = self._due.get(member)
+            item = heap[0]
+            due, _, member = item
+            counts = items.get(member) is item
+            current = self._due.get(member) if counts else None
             if current == due:
                 return member, due
             heapq.heappop(heap)
-            if current is not None and current > due:
+            if counts:
+                del items[member]
+            if current is not None:
                 self._push(member, current)
         return None
 
@@ -70,7 +76,9 @@ class Schedule(Generic[MemberT]):
 
     def _push(self, member: MemberT, due: int) -> None:
         self._serial += 1
-        heapq.heappush(self._heap, (due, self._serial, member))
+        item = (due, self._serial, member)
+        self._items[member] = item
+        heapq.heappush(self._heap, item)
         if len(self._heap) > self._room():
             self._rebuild()
 
@@ -78,8 +86,7 @@ class Schedule(Generic[MemberT]):
         return 2 * len(self._due) + _SLACK
 
     def _rebuild(self) -> None:
-        self._heap = [
-            (due, serial, member) for serial, (member, due) in enumerate(self._due.items())
-        ]
-        self._serial = len(self._heap)
+        serials = {member: item[1] for member, item in self._items.items()}
+        self._heap = [(due, serials[member], member) for member, due in self._due.items()]
+        self._items = {item[2]: item for item in self._heap}
         heapq.heapify(self._heap)

@@ -118,11 +118,10 @@ class Staging:
         group.parts[part] = extent
         return old is not None
 
-    def take(self, group: StagedGroup) -> None:
-        """End a group whose parts become visible."""
+    def hand_over(self, group: StagedGroup) -> None:
+        """Let go of a group's parts: they belong to a visible block from now on."""
         self._room.unstage(group.namespace, group.parts.values())
         group.parts.clear()
-        self.end(group)
 
     def end(self, group: StagedGroup) -> None:
         """Give the memory of a group's committed parts back, and forget it if nobody fills one."""

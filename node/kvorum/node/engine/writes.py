@@ -199,13 +199,14 @@ class Writes:
         if entry is not None:
             growth = payload.arena_bytes - entry.payload.arena_bytes
             self._retention.check_growth(entry, growth)
-        self._staging.take(group)
+        self._staging.hand_over(group)
         if entry is None:
             self._counters.stored_blocks += 1
             self._store.add(Entry(namespace, item.key, item.parent, item.index, item.slot, payload))
         else:
             self._counters.overwritten_blocks += 1
             self._store.replace(entry, payload)
+        self._staging.end(group)
         self._staging.end_losers(namespace, item.key)
         self._replicate(namespace, item, payload)
         return WriteReply(Outcome.STORED, number, namespace.record.policy.replicas)
