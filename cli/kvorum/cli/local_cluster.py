@@ -36,6 +36,8 @@ START_S_DEFAULT: Final = 60.0
 DRAIN_S_DEFAULT: Final = 10.0
 LOG_BYTES_MAX: Final = 4 << 20
 _PORT_DRAWS_MAX: Final = 3
+_END_S: Final = 5.0
+"""Seconds that the end of a node may take beside its drain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,8 @@ class LocalSettings:
             removed at the end.
         cluster_file: path of the cluster file; None for `cluster.toml` in the directory.
         start_s: seconds until every node must serve.
-        drain_s: seconds that nodes may take to end when asked, before they are killed.
+        drain_s: seconds that nodes may take to pass on what their peers lack when asked to end;
+            5 s later they are killed.
         tenants: bearer token of every tenant by name; empty for one open tenant "default".
         node_flags: further flags of `kvorum node`, by name without the dashes.
 
@@ -235,6 +238,7 @@ class LocalCluster:
             "cluster": str(self._cluster_file),
             "name": member.name,
             "memory": str(self.settings.memory_bytes),
+            "drain-s": str(self.settings.drain_s),
             "parent-pid": str(os.getpid()),
             "log-bytes-max": str(LOG_BYTES_MAX),
             **self.settings.node_flags,
@@ -303,7 +307,7 @@ def _end(
     try:
         for process in processes:
             process.ask_to_stop()
-        deadline = time.monotonic() + drain_s
+        deadline = time.monotonic() + drain_s + _END_S
         for process in processes:
             process.wait(deadline, hurried)
     finally:

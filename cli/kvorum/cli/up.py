@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from kvorum.cli.exits import ExitCode
-from kvorum.cli.local_cluster import LocalCluster, LocalSettings
+from kvorum.cli.local_cluster import DRAIN_S_DEFAULT, LocalCluster, LocalSettings
 from kvorum.cli.member_process import CancelledError
 from kvorum.cli.options import ENDPOINTS_DEFAULT, PORT_DEFAULT, common_options
 from kvorum.cli.output import print_json
@@ -39,6 +39,15 @@ _POLL_S: Final = 0.2
     help="Port of the first node, the others follow; 0 draws free ones.",
 )
 @click.option(
+    "--drain",
+    "drain_s",
+    type=click.FloatRange(0, 3_600),
+    default=DRAIN_S_DEFAULT,
+    show_default=True,
+    metavar="SECONDS",
+    help="What nodes may take at the end to pass on what their peers lack.",
+)
+@click.option(
     "--cluster-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -57,6 +66,7 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
     shards: int,
     memory: str,
     port: int,
+    drain_s: float,
     cluster_file: Path | None,
     log_dir: Path | None,
     as_json: bool,
@@ -67,6 +77,7 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
         shards=shards,
         memory_bytes=parse_size(memory, "memory"),
         port=port,
+        drain_s=drain_s,
         directory=log_dir,
         cluster_file=cluster_file,
     )

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -230,6 +231,7 @@ def test_a_lost_zone_is_not_noticed(
 
 def await_copies(here: Kvorum, zones: int) -> None:
     """Wait until every block of the file `kept` is in so many zones."""
+    found: dict[str, Any] = {}
     for _ in range(200):
         found = here("lookup", "kept", "--json").value
         if list(found["zones"].values()) == [found["blocks_total"]] * zones:

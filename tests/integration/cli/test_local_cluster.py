@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import stat
 import subprocess
@@ -16,6 +18,7 @@ import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
 from kvorum.cli.exits import FileError
+from kvorum.cli.member_process import CancelledError
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from kvorum.placement import ClusterFile
 from tests.integration.cli.commands import MIB, SMALL, environment, gone, nodes_of
@@ -73,6 +76,22 @@ def test_life_of_a_cluster() -> None:
     assert all(gone(pid) for pid in last.values())
     assert not path.parent.exists()
     cluster.stop()
+
+
+def test_a_hurried_stop_kills_what_does_not_end() -> None:
+    cluster = LocalCluster(LocalSettings(zones=1, memory_bytes=16 * MIB, drain_s=600.0))
+    cluster.start()
+    (pid,) = pids(cluster).values()
+    os.kill(pid, signal.SIGSTOP)  # behind the cluster's back, so that it is not woken
+    cluster.stop(hurried=lambda: True)
+    assert gone(pid)
+
+
+def test_a_start_can_be_given_up(tmp_path: Path) -> None:
+    cluster = LocalCluster(LocalSettings(directory=tmp_path))
+    with pytest.raises(CancelledError):
+        cluster.start(cancelled=lambda: True)
+    assert nodes_of(tmp_path) == []
 
 
 def test_secrets_are_drawn_anew(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_people_are_told_what_to_try(up: Up) -> None:
 
 
 def test_a_second_ctrl_c_does_not_wait_for_the_drain(up: Up) -> None:
-    process = up(*SMALL, "--json")
+    process = up(*SMALL, "--json", "--drain", "600")
     members = json.loads(line_of(process))["members"]
     stopped = members[0]["pid"]
     os.kill(stopped, signal.SIGSTOP)  # this one cannot drain
