@@ -152,9 +152,10 @@ class Store:
             entry = next(entries, None)
             if entry is None:
                 del self._rechecks[namespace]
-            elif entry.live:
-                self._watch(entry)
+                continue
             count += 1
+            if entry.live:
+                self._watch(entry)
         return count
 
     def begin_read(self, payload: Payload) -> None:
