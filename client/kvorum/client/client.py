@@ -174,14 +174,9 @@ class AsyncClient:
         lease_s = arguments.check_lease(lease_s)
         array = token_array(tokens)
         blocks = array.size // self.fingerprint.block_tokens
-        hit = self._miss()
-        if blocks:
-            hit = await operations.lookup(array, budget_s, lease_s)
+        hit = await operations.lookup(array, budget_s, lease_s) if blocks else Hit(0)
         operations.stats.count_lookup(hit, array.size, blocks)
         return hit
-
-    def _miss(self) -> Hit:
-        return Hit(0, namespace=self.namespace, fingerprint_digest=self._digest)
 
     async def fetch(
         self,

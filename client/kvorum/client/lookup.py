@@ -119,9 +119,10 @@ class Lookup:
     ) -> None:
         """Ask another replica at once beside a node that was late or failed just before."""
         for node in list(state.pending.values()):
-            if self._health.of(node).breaker.suspect and self._budget.spend():
+            more = state.merge.wanted(state.asked)[:1]
+            if more and self._health.of(node).breaker.suspect and self._budget.spend():
                 self._stats.hedges += 1
-                self._ask(group, state, state.merge.wanted(state.asked)[:1], request, end)
+                self._ask(group, state, more, request, end)
 
     async def _call(
         self, member: Member, request: cache_pb2.LookupRequest, timeout_s: float

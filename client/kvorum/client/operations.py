@@ -118,8 +118,7 @@ class Operations:
         try:
             view = await self._keeper.get(budget_s)
         except KvorumError as error:
-            digest = self._target.fingerprint.digest()
-            return Hit(0, (), reason_of(error), None, self._target.namespace, digest)
+            return Hit(0, reason=reason_of(error))
         waited_s = time.monotonic() - start
         return await self._lookup.run(view, view.chain(tokens), budget_s - waited_s, lease_s)
 

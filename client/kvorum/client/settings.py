@@ -72,7 +72,7 @@ class ClientSettings:
     breaker_timeouts: int = 3
     breaker_open_s: float = 0.1
     breaker_open_max_s: float = 2.0
-    probe_timeout_s: float = 0.5
+    probe_timeout_s: float = 1.0
     backoff_min_s: float = 0.05
     backoff_max_s: float = 2.0
     channels_per_node: int = 1

@@ -165,5 +165,7 @@ async def _write_all(
             async with asyncio.timeout(stall_s):
                 await call.write(frame)
         await call.done_writing()
-    except asyncio.InvalidStateError:
-        return  # the call is over; its result says why
+    except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+        # The call is over. Only its result says why: gRPC calls a write that failed because the
+        # node had answered already an internal error.
+        return
