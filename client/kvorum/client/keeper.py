@@ -114,12 +114,13 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
         self._attempted = asyncio.Condition()
+        self._closed = False
 
     # ------------------------------------------------------------ for callers
 
     def start(self) -> None:
-        """Begin to work in the background, unless that has begun."""
-        if self._task is None:
+        """Begin to work in the background, unless that has begun or ended."""
+        if self._task is None and not self._closed:
             self._task = asyncio.create_task(self._run(), name="kvorum-keeper")
 
     def notice(self, error: KvorumError) -> None:
@@ -146,7 +147,7 @@ class Keeper:
         """
         self.start()
         end = time.monotonic() + timeout_s
-        while self.view is None and not isinstance(self.error, _IN_VAIN):
+        while self.view is None and not (self._closed or isinstance(self.error, _IN_VAIN)):
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -160,7 +161,8 @@ class Keeper:
             KvorumError: there is no view, and why.
         """
         self._wanted.set()
-        await self._wait(timeout_s)
+        if not self._closed:
+            await self._wait(timeout_s)
         return self._result()
 
     async def ask_map(self) -> cluster_pb2.GetTopologyResponse:
@@ -190,10 +192,15 @@ class Keeper:
         return cluster_map, answer.map_digest
 
     async def close(self) -> None:
-        """End the work in the background."""
+        """End the work in the background; who waits for it is told."""
+        self.view = None
+        self.error = UnavailableError("the client was closed during the call")
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait((self._task,))
+        async with self._attempted:
+            self._attempted.notify_all()
 
     async def _wait(self, timeout_s: float) -> None:
         try:

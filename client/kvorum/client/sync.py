@@ -61,6 +61,8 @@ class _Runner:
         try:
             async with asyncio.timeout(_CLOSE_S):
                 await self._core.close()
+                if calls := asyncio.all_tasks() - {asyncio.current_task()}:
+                    await asyncio.wait(calls)  # their channels are gone: they end by themselves
         except TimeoutError:
             _log.warning("client did not close in time limit_s=%g", _CLOSE_S)
 

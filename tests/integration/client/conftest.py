@@ -15,8 +15,10 @@ from kvorum.core.layout import BlockLayout
 from tests.integration.client.lying_cluster import LyingCluster, lying_cluster
 from tests.integration.support.values import OPAQUE, TENSORS, draw_bytes, draw_tokens
 
-PATIENT: Final = ClientSettings(lookup_budget_s=20.0, fetch_deadline_s=20.0, stall_s=10.0)
-"""Where a test is not about time."""
+PATIENT: Final = ClientSettings(
+    lookup_budget_s=20.0, fetch_deadline_s=20.0, stall_s=10.0, hedge_budget=0.0, hedge_burst=0
+)
+"""Where a test is not about time: nothing is late, and nothing is hedged."""
 
 EVERYWHERE: Final = NamespacePolicy(replicas=3)
 
