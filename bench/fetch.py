@@ -152,7 +152,7 @@ def _cell(value: float | None) -> str:
 
 
 def verdict(measured: list[dict[str, Any]]) -> dict[str, Any]:
-    """Judge the gets of 4 MiB blocks by what was promised for them."""
+    """Judge the gets of 4 MiB blocks, the better of single and batch, by what was promised."""
     gets = [r for r in measured if r["block_bytes"] == 4 * MIB and r["operation"] == "get"]
     best = max(gets, key=lambda row: row["ratio_to_raw"] or 0.0)
     ratio, rate = best["ratio_to_raw"] or 0.0, best["gb_per_s"]["kvorum"] or 0.0

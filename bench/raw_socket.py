@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from bench.cases import MIB, Case
@@ -72,7 +73,8 @@ def receive(connection: socket.socket, into: memoryview) -> bool:
 def raw_socket() -> Iterator[RawSocket]:
     """Start the server in a process of its own and yield its client."""
     command = [sys.executable, "-m", "bench.raw_socket"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    root = Path(__file__).parents[1]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root)
     try:
         assert server.stdout is not None
         port = int(server.stdout.readline())
