@@ -16,7 +16,7 @@ from kvorum.node.config import HEARTBEAT_DEADLINE_S
 from kvorum.node.engine.events import NamespaceRecord
 from kvorum.node.exchange import NamespaceExchange
 from kvorum.node.lifecycle import Lifecycle
-from kvorum.node.membership import Membership, MemberState
+from kvorum.node.membership import Membership
 from kvorum.node.service.wire import record_message
 from kvorum.placement import Member
 from kvorum.v1 import common_pb2, replication_pb2, replication_pb2_grpc, status
@@ -64,15 +64,14 @@ class Heartbeats:
                 group.create_task(self._beat_on(member), name=f"heartbeat {member.name}")
 
     async def announce(self, record: NamespaceRecord) -> frozenset[str]:
-        """Tell every member that is not down of a changed namespace; return the zones reached."""
-        awake = [
-            member
-            for member in self._members
-            if self._membership.state(member.name) is not MemberState.DOWN
-        ]
+        """Tell every member of a changed namespace; return the zones of those that answered.
+
+        Members that seem to be down are told, too: they may just have come back. One that is down
+        indeed costs the deadline of a heartbeat.
+        """
         message = record_message(record)
         async with asyncio.TaskGroup() as group:
-            tasks = [(m.zone, group.create_task(self._tell(m, message))) for m in awake]
+            tasks = [(m.zone, group.create_task(self._tell(m, message))) for m in self._members]
         return frozenset(zone for zone, task in tasks if task.result())
 
     async def _tell(self, member: Member, record: replication_pb2.NamespaceRecord) -> bool:

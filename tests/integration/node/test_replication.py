@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import pytest
@@ -17,7 +20,8 @@ from kvorum.node import Node
 from kvorum.placement import ClusterFile
 from kvorum.v1 import cache_pb2, cluster_pb2, common_pb2, frames, replication_pb2
 from kvorum.v1.frames import Frame
-from tests.integration.node.rig import CALL_S, MIB, Caller, Part, local_file, part, running
+from tests.integration.node.conftest import node_process
+from tests.integration.node.rig import CALL_S, MIB, OPAQUE, Caller, Part, local_file, part, running
 
 NAMES = ("kvorum-a-0", "kvorum-b-0", "kvorum-c-0")
 DATA = random.Random(12).randbytes(3 * MIB)
@@ -248,12 +252,11 @@ async def test_what_a_member_must_say() -> None:
         assert ghost.value.limit == "at least 7"
 
 
-async def open_pipe(
-    peer: Caller, file: ClusterFile, *, incarnation: int = 7, receiver: int = 0
-) -> object:
-    """Open a pipe as a member, say nothing, and return the first answer or the error."""
-    call = frames.replicate_frames(peer.channel)(metadata=peer.metadata, timeout=CALL_S)
-    opening = replication_pb2.ReplicateRequest(
+def opening(
+    file: ClusterFile, incarnation: int = 7, receiver: int = 0
+) -> replication_pb2.ReplicateRequest:
+    """Return how a member opens a pipe."""
+    return replication_pb2.ReplicateRequest(
         open=replication_pb2.ReplicateOpen(
             context=common_pb2.RequestContext(
                 protocol_version=1, map_digest=file.digest(), incarnation=receiver
@@ -261,14 +264,90 @@ async def open_pipe(
             sender=common_pb2.Answerer(node=NAMES[1], zone="b", incarnation=incarnation),
         )
     )
+
+
+async def open_pipe(
+    peer: Caller, file: ClusterFile, *, incarnation: int = 7, receiver: int = 0
+) -> object:
+    """Open a pipe as a member, say nothing, and return the first answer or the error."""
+    call = frames.replicate_frames(peer.channel)(metadata=peer.metadata, timeout=CALL_S)
     try:
-        await call.write(Frame(opening))
+        await call.write(Frame(opening(file, incarnation, receiver)))
         await call.write(Frame(replication_pb2.ReplicateRequest()))
         return await call.read()
     except grpc.aio.AioRpcError as error:
         return peer.error(error)
     finally:
         call.cancel()
+
+
+async def test_a_peer_that_breaks_off_in_mid_block_leaves_nothing() -> None:
+    """Method: speak as a member, send half a block, and hang up."""
+    file = local_file(2)
+    async with (
+        running(file, NAMES[:1]) as [node],
+        Caller(node.address, token=file.peer_token) as peer,
+        Caller(node.address) as tenant,
+    ):
+        with pytest.raises(errors.UnavailableError):
+            await tenant.create(replicas=2)
+        one = part(DATA[:1_000])
+        call = frames.replicate_frames(peer.channel)(metadata=peer.metadata, timeout=CALL_S)
+        begun = opening(file)
+        begun.entries.add(
+            sequence=1,
+            tenant="default",
+            namespace="ns",
+            fingerprint_digest=OPAQUE.digest(),
+            block=one.ref,
+            parent=one.parent,
+            group=7,
+            clock=1 << 16,
+            parts=[
+                replication_pb2.ReplicatePart(
+                    frame_sizes=one.item.frame_sizes, frame_crc32c=one.item.frame_crc32c
+                )
+            ],
+        )
+        await call.write(Frame(opening(file)))
+        begun.ClearField("open")
+        begun.chunks.add(sequence=1, part=0, offset=0, length=500)
+        await call.write(Frame(begun, memoryview(DATA[:500])))
+        answer: Any = await call.read()
+        assert (answer.acknowledged_sequence, list(answer.refused_sequences)) == (0, [])
+        status = node._driver.engine.status
+        assert status().open_writes == 1
+        assert (await tenant.status()).answerer.staleness_ms > 0
+        call.cancel()
+
+        async def ended() -> bool:
+            return status().open_writes == 0
+
+        await eventually(ended)
+        assert status().used_bytes == 0
+        assert (await tenant.status()).answerer.staleness_ms == 0
+
+
+async def test_what_was_under_way_when_a_peer_died_is_sent_to_its_next_life(
+    tmp_path: Path,
+) -> None:
+    """Method: stop the peer, store, kill it with the block unacknowledged, and start it again."""
+    file = local_file(2)
+    flags = ("--memory", "16MiB")
+    async with running(file, NAMES[:1]) as [node], Caller(node.address) as caller:
+        one = part(DATA[: MIB // 2])
+        with node_process(tmp_path, file, flags, name=NAMES[1]) as first:
+            async with Caller(first.address) as other:
+                await open_on([caller, other], replicas=2)
+            first.popen.send_signal(signal.SIGSTOP)
+            await caller.put([one])
+        [peer] = (await caller.status()).peers
+        assert peer.lag_entries == 1
+        with node_process(tmp_path, file, flags, name=NAMES[1]) as second:
+            async with Caller(second.address) as other:
+                other.namespace = caller.namespace
+                await eventually(partial(known, other))
+                await eventually(partial(holds, other, [one]))
 
 
 async def test_a_pipe_is_fenced_by_incarnations() -> None:
