@@ -91,7 +91,7 @@ def test_a_connection_that_breaks_at_any_byte_leaves_nothing(
             block = Block(generator(seed, number).bytes(64), marked(marker, SIZE, seed, number))
             proxy.arm(Cut(Direction.TO_NODE, marker, after))
             with Wire(proxy.address) as cut, pytest.raises(UnavailableError):
-                cut.put(scope, [block])
+                cut.send(put_messages(scope, [block], chunk_bytes=16 << 10))
             assert proxy.trips == 1
             proxy.heal()
             assert absent(wire, scope, [block])

@@ -11,7 +11,7 @@ from kvorum.v1 import cache_pb2, common_pb2, status
 from tests.integration.classes.conftest import Connect
 from tests.integration.support.clusters import ProxiedCluster, pid_of
 from tests.integration.support.memory import flip_in_arena
-from tests.integration.support.prompts import PATIENCE_S
+from tests.integration.support.prompts import PATIENCE_S, PATIENT
 from tests.integration.support.proxy import Cut, Direction, FlipBit, Proxies
 from tests.integration.support.settling import eventually
 from tests.integration.support.values import OPAQUE, draw_bytes, draw_tokens, marked
@@ -96,7 +96,7 @@ def test_a_bit_flipped_on_the_way_to_the_client(
     """
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, zone="a", policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, zone="a", policy=EVERYWHERE, settings=PATIENT)
     assert client.store(tokens, contents, deadline_s=PATIENCE_S).stored == BLOCKS
     settled(client, tokens)
     before = client.stats.corrupt_blocks
@@ -122,7 +122,7 @@ def test_a_bit_flipped_before_every_replica_ends_the_prefix(
     """
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, zone="b", policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, zone="b", policy=EVERYWHERE, settings=PATIENT)
     assert client.store(tokens, contents, deadline_s=PATIENCE_S).stored == BLOCKS
     settled(client, tokens)
     hit = client.lookup(tokens, budget_s=PATIENCE_S)
@@ -151,7 +151,7 @@ def test_an_answer_that_is_cut_short(
     """
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, zone="c", policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, zone="c", policy=EVERYWHERE, settings=PATIENT)
     assert client.store(tokens, contents, deadline_s=PATIENCE_S).stored == BLOCKS
     settled(client, tokens)
     hit = client.lookup(tokens, budget_s=PATIENCE_S)
@@ -171,7 +171,7 @@ def test_an_answer_that_is_cut_short_everywhere(
     """Goal: with no replica left the fetch ends, typed, with the blocks that arrived whole."""
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, policy=EVERYWHERE, settings=PATIENT)
     assert client.store(tokens, contents, deadline_s=PATIENCE_S).stored == BLOCKS
     settled(client, tokens)
     hit = client.lookup(tokens, budget_s=PATIENCE_S)
@@ -194,7 +194,7 @@ def test_a_bit_flipped_on_the_way_to_the_node_is_stored_elsewhere_or_refused(
     """
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, policy=EVERYWHERE, settings=PATIENT)
     client.connect()
     for proxy in proxied.proxies.values():
         proxy.arm(FlipBit(Direction.TO_NODE, marker))
@@ -247,7 +247,7 @@ def test_a_bit_flipped_in_one_replica_is_read_from_another(
     """
     marker, contents = payloads(seed)
     tokens = draw_tokens(BLOCKS * 16, seed)
-    client = connect(proxied.endpoints, name, OPAQUE, zone="a", policy=EVERYWHERE)
+    client = connect(proxied.endpoints, name, OPAQUE, zone="a", policy=EVERYWHERE, settings=PATIENT)
     assert client.store(tokens, contents, deadline_s=PATIENCE_S).stored == BLOCKS
     settled(client, tokens)
     assert flip_in_arena(proxied.pid("kvorum-a-0"), marker) == 1

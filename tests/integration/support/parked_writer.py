@@ -20,7 +20,6 @@ from tests.integration.support.children import child
 from tests.integration.support.values import draw_bytes
 from tests.integration.support.wire import Block, Scope, Wire, put_messages
 
-
 _PARKED_S: Final = 60.0
 
 

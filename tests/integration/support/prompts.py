@@ -8,11 +8,14 @@ from typing import Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from kvorum.client import Client, Fetched, Fingerprint, StoreResult
+from kvorum.client import Client, ClientSettings, Fetched, Fingerprint, StoreResult
 from tests.integration.support.values import TENSORS, draw_kv, draw_tokens
 
 PATIENCE_S: Final = 20.0
 """Budget and deadline where a test is not about time: this machine may be slow."""
+
+PATIENT: Final = ClientSettings(hedge_budget=0.0, hedge_burst=0, stall_s=5.0)
+"""A client that asks the nearest replica and waits for it: no other is asked for being faster."""
 
 
 @dataclass(frozen=True, slots=True)
