@@ -25,8 +25,11 @@ from kvorum.v1.frames import Frame, encode
 from kvorum.v1.status import abort, to_detail
 
 Message: TypeAlias = "Frame[cache_pb2.GetResponse]"
-Lie: TypeAlias = "Callable[[list[Message], int], Sequence[Message | bytes]]"
-"""Changes the messages of an answer, given the index of the item to lie about."""
+Lie: TypeAlias = "Callable[[list[Message], int], Sequence[Message | bytes | float]]"
+"""Changes the messages of an answer, given the index of the item to lie about.
+
+Bytes are sent as they are, and a number is a pause in seconds.
+"""
 
 Context: TypeAlias = Any  # grpc's own type takes parameters that its stubs do not agree on
 
@@ -265,7 +268,7 @@ class Payload:
 
     async def get(self, request: cache_pb2.GetRequest, context: Context) -> AsyncIterator[bytes]:
         await self.node.enter("Get", context)
-        messages: Sequence[Message | bytes] = self.node.messages(request.items)
+        messages: Sequence[Message | bytes | float] = self.node.messages(request.items)
         keys = [item.block.key for item in request.items]
         faults = self.node.faults
         if faults.lie is not None and faults.victim in keys:
@@ -274,7 +277,10 @@ class Payload:
         for message in messages:
             if message == HANG:
                 await asyncio.Event().wait()
-            yield message if isinstance(message, bytes) else encode(message)
+            if isinstance(message, float):
+                await asyncio.sleep(message)
+            else:
+                yield message if isinstance(message, bytes) else encode(message)
 
     async def put(
         self, requests: AsyncIterator[Frame[cache_pb2.PutRequest]], context: Context

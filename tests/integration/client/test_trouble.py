@@ -24,9 +24,11 @@ from kvorum.core.errors import (
     UnavailableError,
 )
 from kvorum.v1 import common_pb2
+from kvorum.v1.frames import Frame
 from tests.integration.client.conftest import PATIENT, Case, Connect
 from tests.integration.client.lying_cluster import LyingCluster, restart, stop
-from tests.integration.client.lying_node import HANG, Message
+from tests.integration.client.lying_node import CHUNK_BYTES, HANG, Message
+from tests.integration.support.values import draw_bytes
 
 QUICK = ClientSettings(
     lookup_budget_s=0.2,
@@ -134,6 +136,17 @@ async def test_a_node_that_takes_no_more_bytes_is_given_up(
     assert result.zones != ("a",)
 
 
+async def test_a_node_that_takes_all_bytes_and_never_answers_is_given_up(
+    cluster: LyingCluster, connect: Connect
+) -> None:
+    client, case = await connect(cluster, settings=QUICK), Case(2)
+    cluster.node("a").faults.hung.add("Put")
+    started = time.monotonic()
+    result = await client.store(case.tokens, case.data)
+    assert time.monotonic() - started < WITHIN_S
+    assert (result.stored, result.zones) == (2, ("b",)) or result.zones == ("c",)
+
+
 async def test_an_answer_before_the_end_of_a_store_counts(
     cluster: LyingCluster, connect: Connect
 ) -> None:
@@ -182,6 +195,36 @@ async def test_a_stream_that_stalls_goes_on_elsewhere(
     assert case.is_prefix(fetched, 6)
     others = sum(fetched.bytes_by_zone.get(zone, 0) for zone in "bc")
     assert others == sum(len(data) for data in case.data[4:])
+
+
+async def test_two_answers_never_write_to_one_block(
+    cluster: LyingCluster, connect: Connect
+) -> None:
+    """A hedge begins a block, the first node brings it, then the hedge goes on with bad bytes.
+
+    The first node holds the second block back until then, so that the fetch still runs.
+    """
+    settings = ClientSettings(lookup_budget_s=20, stall_s=10, hedge_fetch_s=0.02)
+    client, case = await connect(cluster, settings=settings), Case(2)
+    case.data = [draw_bytes(3 * CHUNK_BYTES, at) for at in range(2)]
+    await case.store(client)
+    cluster.copy(cluster.node("a"), cluster.node("b"), cluster.node("c"))
+    hit = await case.find(client)
+
+    def slow(messages: list[Message], _: int) -> list[Message | bytes | float]:
+        return [0.15, *messages[:3], 0.4, *messages[3:]]
+
+    def spoil(messages: list[Message], _: int) -> list[Message | bytes | float]:
+        rotten = Frame(messages[1].head, memoryview(bytes(CHUNK_BYTES)))
+        return [messages[0], 0.3, rotten, HANG]
+
+    cluster.every(lambda faults: setattr(faults, "victim", hit.blocks[0].key))
+    cluster.node("a").faults.lie = slow
+    for zone in "bc":
+        cluster.node(zone).faults.lie = spoil
+    fetched = await client.fetch(hit, into=bytearray(6 * CHUNK_BYTES), deadline_s=2)
+    assert client.stats.hedges == 1
+    assert case.is_prefix(fetched, fetched.tokens // 16)
 
 
 async def test_a_deadline_ends_a_fetch_with_what_has_arrived(

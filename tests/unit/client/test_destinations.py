@@ -66,6 +66,38 @@ def test_the_strides_of_the_callers_tensor_do_not_matter(
     assert (into[:, :, :, 32:] == 7).all(), "tokens behind the hit are the caller's"
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, 4])
+def test_a_slice_of_a_larger_tensor_is_filled_and_nothing_beside_it(axis: int) -> None:
+    """Every other index along an axis, so that rows lie at irregular distances."""
+    layout = BlockLayout.of(SHAPED)
+    shape = list(layout.sequence_shape(2))
+    shape[axis] *= 2
+    larger = np.full(shape, 7, dtype=np.float16)
+    chosen = [slice(None)] * 5
+    chosen[axis] = slice(None, None, 2)
+    beside = [slice(None)] * 5
+    beside[axis] = slice(1, None, 2)
+    blocks = blocks_of(SHAPED, 2)
+    destination = open_destination(larger[tuple(chosen)], SHAPED, [PART] * 2, None)
+    for position in range(2):
+        write(destination, position, blocks[position].tobytes(), 777)
+    destination.finish(2)
+    assert larger[tuple(chosen)].tobytes() == layout.join(blocks).tobytes()
+    assert (larger[tuple(beside)] == 7).all()
+
+
+@pytest.mark.parametrize("heads", [slice(0, 2), slice(2, 4)])
+def test_some_heads_of_a_larger_tensor(heads: slice) -> None:
+    layout = BlockLayout.of(SHAPED)
+    larger = np.full((4, 2, 4, 16, 8), 7, dtype=np.float16)
+    blocks = blocks_of(SHAPED, 1)
+    destination = open_destination(larger[:, :, heads], SHAPED, [PART], None)
+    write(destination, 0, blocks[0].tobytes(), 777)
+    destination.finish(1)
+    assert larger[:, :, heads].tobytes() == layout.join(blocks).tobytes()
+    assert (larger == 7).sum() >= larger.size // 2
+
+
 @pytest.mark.parametrize("kind", ["array", "buffer"])
 def test_what_lies_behind_the_prefix_is_zero(kind: str) -> None:
     layout = BlockLayout.of(SHAPED)

@@ -83,6 +83,14 @@ def test_the_nearest_holder_decides_the_group_and_others_of_that_group_are_kept(
     assert [found.nodes for found in again.found] == [("c",), ("c",)]
 
 
+def test_a_node_that_holds_another_group_is_not_among_the_holders() -> None:
+    state = merge((1, "ab"), (1, "abc"))
+    state.answer("b", seen(".1"))
+    state.answer("c", seen("-2"))
+    state.answer("a", seen("1."))
+    assert [found.nodes for found in state.found] == [("a",), ("b",)]
+
+
 def test_nodes_that_failed_are_not_asked_again() -> None:
     state = merge((1, "abc"))
     state.fail("a", MissReason.NODE_DOWN)
