@@ -14,6 +14,7 @@ from kvorum.cli.output import print_json
 from kvorum.cli.progress import transfer_bar
 from kvorum.cli.sizes import format_size
 from kvorum.cli.sources import STANDARD, open_target
+from kvorum.cli.tokenstore import TokenStore
 
 
 @click.command("get")
@@ -40,12 +41,13 @@ def command(
         open_target(output) as target,
         transfer_bar("reading", quiet=as_json) as transfer,
     ):
-        store = FileStore(client, connection.timeout_s, transfer)
         if isinstance(key, str):
-            record = store.get_name(key, target)
+            record = FileStore(client, connection.timeout_s, transfer).get(key, target)
             found = {}
         else:
-            record, tokens_found = store.get_tokens(key, target)
+            record, tokens_found = TokenStore(client, connection.timeout_s, transfer).get(
+                key, target
+            )
             found = {"tokens_found": tokens_found}
         zones = dict(client.stats.fetched_bytes_by_zone)
     if as_json:

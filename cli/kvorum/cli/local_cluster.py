@@ -15,74 +15,27 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kvorum.cli.exits import FileError
+from kvorum.cli.local_settings import LocalSettings
 from kvorum.cli.member_process import MemberProcess, never
 from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
-from kvorum.core import limits
+from kvorum.cli.private_file import check_replaceable, write_private
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from kvorum.placement import SECRET_BYTES, ClusterFile, ClusterMap, Member, Tenant
 
+__all__ = ["LocalCluster", "LocalSettings"]
+
 _LOG: Final = logging.getLogger(__name__)
 
-PROCESSES_MAX: Final = 64
-MEMORY_BYTES_DEFAULT: Final = 512 << 20
-START_S_DEFAULT: Final = 60.0
-DRAIN_S_DEFAULT: Final = 10.0
 LOG_BYTES_MAX: Final = 4 << 20
 _PORT_DRAWS_MAX: Final = 3
 _END_S: Final = 5.0
 """Seconds that the end of a node may take beside its drain."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSettings:
-    """Shape of a local cluster.
-
-    Attributes:
-        zones: zones, named a, b, c and so on; 1 to 16.
-        shards: members of each zone; zones times shards is at most 64.
-        memory_bytes: bytes of each node's arena.
-        port: port of the first node, the others follow; 0 draws free ones.
-        directory: where the cluster file and the logs go; None for a temporary one that is
-            removed at the end.
-        cluster_file: path of the cluster file; None for `cluster.toml` in the directory.
-        start_s: seconds until every node must serve.
-        drain_s: seconds that nodes may take to pass on what their peers lack when asked to end;
-            5 s later they are killed.
-        tenants: bearer token of every tenant by name; empty for one open tenant "default".
-        node_flags: further flags of `kvorum node`, by name without the dashes.
-
-    Raises:
-        InvalidArgumentError: a number is out of its range.
-    """
-
-    zones: int = 3
-    shards: int = 1
-    memory_bytes: int = MEMORY_BYTES_DEFAULT
-    port: int = 0
-    directory: Path | None = None
-    cluster_file: Path | None = None
-    start_s: float = START_S_DEFAULT
-    drain_s: float = DRAIN_S_DEFAULT
-    tenants: Mapping[str, str] = field(default_factory=dict, repr=False)
-    node_flags: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _check_range("zones", self.zones, 1, limits.ZONES_MAX)
-        _check_range("shards", self.shards, 1, PROCESSES_MAX // self.zones)
-        if self.port:
-            _check_range("port", self.port, 1024, 65_536 - self.zones * self.shards)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise InvalidArgumentError(f"{name} is {value}", field=name, limit=f"{low} to {high}")
 
 
 class LocalCluster:
@@ -220,7 +173,7 @@ class LocalCluster:
         file = replace(file, tenants=tenants)
         self._map = file.map
         path = self.settings.cluster_file or directory / "cluster.toml"
-        _check_replaceable(path)
+        check_replaceable(path)
         self._cluster_file = path.absolute()
         write_private(self._cluster_file, file.render())
 
@@ -313,39 +266,3 @@ def _end(
     finally:
         for process in processes:
             process.kill()
-
-
-def write_private(path: Path, text: str) -> None:
-    """Replace `path` by `text`, at once and readable by its owner only.
-
-    Raises:
-        FileError: it cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            Path(name).replace(path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise FileError(f"{path} cannot be written: {error.strerror}", field="FILE") from error
-
-
-def _check_replaceable(path: Path) -> None:
-    """Check that `path` does not exist, or is an older cluster file.
-
-    Raises:
-        FileError: it is something else.
-    """
-    if not path.exists():
-        return
-    try:
-        ClusterFile.parse(path.read_text())
-    except (OSError, UnicodeDecodeError, InvalidArgumentError) as error:
-        raise FileError(
-            f"{path} exists and is no cluster file", field="cluster_file", limit="a new path"
-        ) from error

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from kvorum.cli import filechain
+from kvorum.cli.chains import blocks_there, miss_error
 from kvorum.cli.exits import ExitCode, NotFoundError
 from kvorum.cli.filechain import BLOCK_TOKENS, TokenArray
 from kvorum.cli.fileoptions import Naming, file_options
-from kvorum.cli.filestore import FileStore, blocks_there, miss_error
+from kvorum.cli.filestore import FileStore
 from kvorum.cli.options import Connection, common_options, connection_options
 from kvorum.cli.output import print_result
 from kvorum.cli.progress import Transfer

@@ -14,6 +14,7 @@ from kvorum.cli.output import print_result
 from kvorum.cli.progress import transfer_bar
 from kvorum.cli.sizes import format_count, format_size
 from kvorum.cli.sources import STANDARD, open_source
+from kvorum.cli.tokenstore import TokenStore
 from kvorum.client import NamespacePolicy
 from kvorum.core.limits import REPLICAS_MAX
 
@@ -57,11 +58,12 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
         connection.files(naming.namespace, create=True, policy=policy) as client,
         transfer_bar("storing", quiet=as_json) as transfer,
     ):
-        store = FileStore(client, connection.timeout_s, transfer)
         if isinstance(key, str):
-            outcome = store.put_name(key, source, overwrite=overwrite)
+            outcome = FileStore(client, connection.timeout_s, transfer).put(
+                key, source, overwrite=overwrite
+            )
         else:
-            outcome = store.put_tokens(key, source)
+            outcome = TokenStore(client, connection.timeout_s, transfer).put(key, source)
     value = {
         **describe(key, naming.namespace, outcome.record),
         "blocks": outcome.blocks,

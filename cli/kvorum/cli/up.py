@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import click
 
 from kvorum.cli.exits import ExitCode
-from kvorum.cli.local_cluster import DRAIN_S_DEFAULT, LocalCluster, LocalSettings
+from kvorum.cli.local_cluster import LocalCluster
+from kvorum.cli.local_settings import DRAIN_S_DEFAULT, LocalSettings
 from kvorum.cli.member_process import CancelledError
 from kvorum.cli.options import ENDPOINTS_DEFAULT, PORT_DEFAULT, common_options
 from kvorum.cli.output import print_json
 from kvorum.cli.sizes import format_count, format_size
+from kvorum.cli.stop_requests import StopRequests
 from kvorum.core.errors import UnavailableError
 from kvorum.node.settings import parse_size
 
@@ -97,35 +96,6 @@ def command(  # noqa: PLR0913  # click gives each flag as an argument
                 print("stopping; Ctrl-C again to stop at once", file=sys.stderr, flush=True)
             cluster.stop(requests.second)
     return ExitCode.OK
-
-
-class StopRequests:
-    """Counts SIGINT and SIGTERM instead of raising: a process that is being started is not lost."""
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def first(self) -> bool:
-        """Whether someone asked to stop."""
-        return self._count > 0
-
-    def second(self) -> bool:
-        """Whether someone asked again."""
-        return self._count > 1
-
-    def _add(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        self._count += 1
-
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count the signals during the block."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        previous = [signal.signal(number, self._add) for number in numbers]
-        try:
-            yield
-        finally:
-            for number, handler in zip(numbers, previous, strict=True):
-                signal.signal(number, handler)
 
 
 def _watch(cluster: LocalCluster, stopped: Callable[[], bool]) -> None:

@@ -16,10 +16,12 @@ import numpy as np
 import pytest
 
 from kvorum.cli import filechain
+from kvorum.cli.chains import miss_error
 from kvorum.cli.exits import ConflictError, FileError, NotFoundError
 from kvorum.cli.filechain import BLOCK_TOKENS, Record, TokenArray
-from kvorum.cli.filestore import FileStore, miss_error
+from kvorum.cli.filestore import FileStore
 from kvorum.cli.progress import Transfer
+from kvorum.cli.tokenstore import TokenStore
 from kvorum.client import Client, MissReason
 from kvorum.core.errors import (
     ArenaFullError,
@@ -97,20 +99,24 @@ def store_of(blocks: Blocks) -> FileStore:
     return FileStore(cast("Client", blocks), 1.0, Transfer("test"))
 
 
+def tokens_of(blocks: Blocks) -> TokenStore:
+    return TokenStore(cast("Client", blocks), 1.0, Transfer("test"))
+
+
 def content_of(size: int, seed: int = 0) -> bytes:
     return np.random.default_rng(seed).bytes(size)
 
 
 def get(blocks: Blocks, name: str) -> bytes:
     out = io.BytesIO()
-    store_of(blocks).get_name(name, out)
+    store_of(blocks).get(name, out)
     return out.getvalue()
 
 
 @pytest.mark.parametrize("size", [0, 1, INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1, LARGE])
 def test_a_file_comes_back(size: int) -> None:
     blocks, content = Blocks(), content_of(size)
-    outcome = store_of(blocks).put_name("n", io.BytesIO(content), overwrite=False)
+    outcome = store_of(blocks).put("n", io.BytesIO(content), overwrite=False)
     assert outcome.stored == outcome.blocks == len(blocks.held)
     assert get(blocks, "n") == content
 
@@ -118,7 +124,7 @@ def test_a_file_comes_back(size: int) -> None:
 @pytest.mark.parametrize("size", [100, LARGE])
 def test_other_bytes_than_those_stored_are_not_handed_out(size: int) -> None:
     blocks = Blocks()
-    store_of(blocks).put_name("n", io.BytesIO(content_of(size)), overwrite=False)
+    store_of(blocks).put("n", io.BytesIO(content_of(size)), overwrite=False)
     key = next(iter(blocks.held))
     blocks.held[key] = blocks.held[key][:-1] + bytes([blocks.held[key][-1] ^ 1])
     with pytest.raises(ChecksumError):
@@ -127,7 +133,7 @@ def test_other_bytes_than_those_stored_are_not_handed_out(size: int) -> None:
 
 def test_a_block_of_another_size_is_not_taken() -> None:
     blocks = Blocks()
-    store_of(blocks).put_name("n", io.BytesIO(content_of(LARGE)), overwrite=False)
+    store_of(blocks).put("n", io.BytesIO(content_of(LARGE)), overwrite=False)
     key = next(iter(blocks.held))
     blocks.held[key] += b"x"
     with pytest.raises(ChecksumError, match="bytes"):
@@ -152,7 +158,7 @@ def test_what_is_no_record_of_a_name_is_refused(block: bytes) -> None:
 
 def test_a_lost_block_is_a_miss_with_its_reason() -> None:
     blocks = Blocks()
-    store_of(blocks).put_name("n", io.BytesIO(content_of(LARGE)), overwrite=False)
+    store_of(blocks).put("n", io.BytesIO(content_of(LARGE)), overwrite=False)
     del blocks.held[list(blocks.held)[3]]
     with pytest.raises(NotFoundError, match="3 of 16 blocks are there") as caught:
         get(blocks, "n")
@@ -161,7 +167,7 @@ def test_a_lost_block_is_a_miss_with_its_reason() -> None:
 
 def test_overwrite_replaces_and_its_absence_refuses() -> None:
     blocks, old, new = Blocks(), content_of(10, 1), content_of(LARGE, 2)
-    put = store_of(blocks).put_name
+    put = store_of(blocks).put
     put("n", io.BytesIO(old), overwrite=False)
     with pytest.raises(ConflictError, match="of 10 bytes"):
         put("n", io.BytesIO(new), overwrite=False)
@@ -175,7 +181,7 @@ def test_overwrite_replaces_and_its_absence_refuses() -> None:
 def test_a_file_that_pushes_itself_out_is_not_stored() -> None:
     blocks = Blocks(room=5)
     with pytest.raises(ArenaFullError, match="of 17 blocks were kept"):
-        store_of(blocks).put_name("n", io.BytesIO(content_of(LARGE)), overwrite=False)
+        store_of(blocks).put("n", io.BytesIO(content_of(LARGE)), overwrite=False)
     with pytest.raises(NotFoundError):
         get(blocks, "n")
 
@@ -193,34 +199,34 @@ class Changing(io.BytesIO):
 def test_a_file_that_changes_meanwhile_is_refused(size: int) -> None:
     blocks = Blocks()
     with pytest.raises(FileError, match="changed"):
-        store_of(blocks).put_name("n", Changing(content_of(size)), overwrite=False)
+        store_of(blocks).put("n", Changing(content_of(size)), overwrite=False)
     assert filechain.name_tokens("n").tobytes() not in blocks.held
 
 
 def test_shares_of_two_files_never_mix() -> None:
     blocks = Blocks()
     one, other = content_of(100, 1), content_of(100, 2)
-    store_of(blocks).put_tokens(TOKENS, io.BytesIO(one))
+    tokens_of(blocks).put(TOKENS, io.BytesIO(one))
     shares = filechain.shares(memoryview(other), hashlib.sha256(other).digest(), 3)
     blocks.held[TOKENS.tobytes()] = shares[2]
     with pytest.raises(ChecksumError, match="block 2 belongs to another file"):
-        store_of(blocks).get_tokens(TOKENS, io.BytesIO())
+        tokens_of(blocks).get(TOKENS, io.BytesIO())
     with pytest.raises(ConflictError, match="block 2"):
-        store_of(blocks).put_tokens(TOKENS, io.BytesIO(one))
+        tokens_of(blocks).put(TOKENS, io.BytesIO(one))
 
 
 def test_part_of_a_file_is_a_miss() -> None:
     blocks = Blocks()
-    store_of(blocks).put_tokens(TOKENS, io.BytesIO(b"content"))
+    tokens_of(blocks).put(TOKENS, io.BytesIO(b"content"))
     del blocks.held[TOKENS.tobytes()]
     with pytest.raises(NotFoundError, match="2 of 3 blocks are there"):
-        store_of(blocks).get_tokens(TOKENS, io.BytesIO())
+        tokens_of(blocks).get(TOKENS, io.BytesIO())
 
 
 def test_a_longer_list_finds_the_file_of_its_prefix() -> None:
     blocks, out = Blocks(), io.BytesIO()
-    store_of(blocks).put_tokens(TOKENS[:32], io.BytesIO(b"content"))
-    record, found = store_of(blocks).get_tokens(TOKENS, out)
+    tokens_of(blocks).put(TOKENS[:32], io.BytesIO(b"content"))
+    record, found = tokens_of(blocks).get(TOKENS, out)
     assert (out.getvalue(), record.size, found) == (b"content", 7, 32)
 
 
