@@ -56,11 +56,9 @@ def no_process_left() -> Iterator[None]:
     """
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
-    left = [
-        child.cmdline()
-        for child in psutil.Process().children(recursive=True)
-        if child.pid not in before and "multiprocessing.resource_tracker" not in str(child.cmdline())
-    ]
+    children = psutil.Process().children(recursive=True)
+    commands = [" ".join(child.cmdline()) for child in children if child.pid not in before]
+    left = [command for command in commands if "multiprocessing.resource_tracker" not in command]
     assert not left, f"left behind: {left}"
 
 
