@@ -18,7 +18,7 @@ from kvorum.cli.filechain import Record, TokenArray
 from kvorum.cli.progress import Transfer
 from kvorum.cli.stored import Stored
 from kvorum.client import Client
-from kvorum.core.errors import ArenaFullError, ChecksumError, UnavailableError
+from kvorum.core.errors import ArenaFullError, ChecksumError
 
 
 class FileStore:
@@ -46,6 +46,8 @@ class FileStore:
         tokens = filechain.name_tokens(name)
         record = measure(file, filechain.FILE_BYTES_MAX)
         outcome = Stored(record)
+        if not overwrite:
+            self._check_free(name, tokens, record)
         self._transfer.begin(record.size)
         if record.size <= filechain.INLINE_BYTES_MAX:
             record = Record(record.sha256, record.size, 0, 1)
@@ -58,23 +60,25 @@ class FileStore:
         result = self._chains.store(tokens, [block], overwrite=overwrite)
         outcome.add(result, 1)
         if result.already_stored and not overwrite:
-            held = self._held(tokens)
-            if not held.same_file(record):
-                raise ConflictError(
-                    f"{name!r} holds another file, of {held.size} bytes; --overwrite replaces it",
-                    field="--name",
-                )
+            self._check_free(name, tokens, record)
         self._transfer.advance(record.size if record.shares else 0)
         return outcome
 
-    def _held(self, tokens: TokenArray) -> Record:
-        """Return the record that kept ours out."""
+    def _check_free(self, name: str, tokens: TokenArray, record: Record) -> None:
+        """Check that a name holds nothing or the same file, as far as the replicas know by now.
+
+        Raises:
+            ConflictError: it holds another file.
+        """
         try:
-            return self.read_record(tokens)[0]
-        except NotFoundError as error:
-            raise UnavailableError(
-                "the name was given up while it was compared", field="--name"
-            ) from error
+            held, _ = self.read_record(tokens)
+        except NotFoundError:
+            return
+        if not held.same_file(record):
+            raise ConflictError(
+                f"{name!r} holds another file, of {held.size} bytes; --overwrite replaces it",
+                field="--name",
+            )
 
     def _put_extents(self, record: Record, file: io.BufferedIOBase, outcome: Stored) -> None:
         buffer = memoryview(bytearray(filechain.EXTENT_BYTES))
