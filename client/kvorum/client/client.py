@@ -11,7 +11,7 @@ from typing import Self
 
 from kvorum.client import arguments
 from kvorum.client.destinations import open_destination
-from kvorum.client.keeper import Target
+from kvorum.client.finder import Target
 from kvorum.client.malloc import tune
 from kvorum.client.nodes import NodeStatus, Topology
 from kvorum.client.operations import Operations, StorePlan

@@ -10,26 +10,16 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from kvorum.client.caller import Caller, request_context
-from kvorum.client.policy import NamespacePolicy
-from kvorum.client.pool import Link
-from kvorum.client.race import first_success, successes
+from kvorum.client.caller import Caller
+from kvorum.client.finder import Finder, Target
+from kvorum.client.prober import Prober
 from kvorum.client.settings import ClientSettings
 from kvorum.client.stats import ClientStats
-from kvorum.client.view import (
-    View,
-    check_namespace,
-    choose_map,
-    fingerprint_message,
-    parse_map,
-    replicas_kept,
-)
+from kvorum.client.view import View
 from kvorum.core.errors import (
+    ChecksumError,
     DeadlineError,
     IncarnationError,
     InternalError,
@@ -44,15 +34,12 @@ from kvorum.core.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
-from kvorum.core.fingerprint import Fingerprint
-from kvorum.placement import ClusterMap, Member
-from kvorum.v1 import cluster_pb2, namespace_pb2
+from kvorum.placement import ClusterMap
+from kvorum.v1 import cluster_pb2
 
 _log = logging.getLogger(__name__)
 
-_STAGGER_S: Final = 0.1
 _REFRESH_S: Final = 30.0
-_TICK_S: Final = 0.02
 _OUT_OF_DATE: Final = (MapMismatchError, NotOwnerError, IncarnationError, NamespaceNotFoundError)
 _IN_VAIN: Final = (
     NamespaceConflictError,
@@ -64,28 +51,9 @@ _IN_VAIN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a client was made for.
-
-    Attributes:
-        endpoints: addresses at which to look for the cluster.
-        zone: the client's own zone; None if it has none.
-        namespace: name of the namespace.
-        fingerprint: the client's fingerprint.
-        policy: policy of the namespace if it has to be made.
-        create: whether to make the namespace if there is none.
-        loopback_only: whether to refuse nodes on other machines, because a token would travel to
-            them in plain text.
-    """
-
-    endpoints: tuple[str, ...]
-    zone: str | None
-    namespace: str
-    fingerprint: Fingerprint
-    policy: NamespacePolicy
-    create: bool
-    loopback_only: bool
+def is_in_vain(error: KvorumError | None) -> bool:
+    """Return whether trying again soon cannot help: somebody has to change something first."""
+    return isinstance(error, _IN_VAIN) and not isinstance(error, ChecksumError)
 
 
 class Keeper:
@@ -109,6 +77,8 @@ class Keeper:
         self.error: KvorumError | None = None
         self._target = target
         self._caller = caller
+        self._finder = Finder(target, caller, settings.call_deadline_s)
+        self._prober = Prober(caller, settings.probe_timeout_s)
         self._settings = settings
         self._stats = stats
         self._task: asyncio.Task[None] | None = None
@@ -147,7 +117,7 @@ class Keeper:
         """
         self.start()
         end = time.monotonic() + timeout_s
-        while self.view is None and not (self._closed or isinstance(self.error, _IN_VAIN)):
+        while self.view is None and not (self._closed or is_in_vain(self.error)):
             left = end - time.monotonic()
             if left <= 0:
                 break
@@ -166,30 +136,20 @@ class Keeper:
         return self._result()
 
     async def ask_map(self) -> cluster_pb2.GetTopologyResponse:
-        """Ask for the cluster map; the one on which most nodes agree counts.
-
-        The endpoints are asked, and one node of each zone that is known.
+        """Ask for the cluster map.
 
         Raises:
             KvorumError: no node answers.
         """
-        view = self.view
-        known = _one_of_each_zone(view.map, view.zone) if view else ()
-        addresses = dict.fromkeys((*self._target.endpoints, *(m.address for m in known)))
-        attempts = [partial(self._ask_map_at, address) for address in addresses]
-        return choose_map(await successes(attempts, _STAGGER_S))
+        return await self._finder.ask_map(self.view)
 
     async def current_map(self) -> tuple[ClusterMap, bytes]:
         """Ask for the cluster map; return it with its digest. No namespace is needed for it.
 
         Raises:
-            InvalidArgumentError: the token would travel in plain text beyond this machine.
-            KvorumError: no node answers.
+            KvorumError: no node answers, or the client must not talk with them.
         """
-        answer = await self.ask_map()
-        cluster_map = parse_map(answer)
-        self._check_private(cluster_map)
-        return cluster_map, answer.map_digest
+        return await self._finder.current_map(self.view)
 
     async def close(self) -> None:
         """End the work in the background; who waits for it is told."""
@@ -221,15 +181,17 @@ class Keeper:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep())
-            group.create_task(self._probe(group))
+            await self._prober.run(group, lambda: self.view.map if self.view else None)
 
     async def _keep(self) -> None:
         backoff_s = self._settings.backoff_min_s
         while True:
             self._wanted.clear()
             try:
-                self.view = await self._find()
-                self.error = None
+                self._stats.topology_refreshes += 1
+                view = await self._finder.find(self.view)
+                await self._adopt(view.map)
+                self.view, self.error = view, None
                 backoff_s = self._settings.backoff_min_s
             except KvorumError as error:
                 self._note(error)
@@ -253,43 +215,8 @@ class Keeper:
         if self.error is None or type(error) is not type(self.error):
             _log.warning("cluster not usable namespace=%s error=%s", self._target.namespace, error)
         self.error = error
-        if isinstance(error, _IN_VAIN):
+        if is_in_vain(error):
             self.view = None  # denied, deleted or made anew for another model
-
-    async def _find(self) -> View:
-        self._stats.topology_refreshes += 1
-        cluster_map, map_digest = await self.current_map()
-        namespace = await self._open_namespace(cluster_map, map_digest)
-        check_namespace(namespace, self._target.fingerprint)
-        await self._adopt(cluster_map)
-        return View(
-            map=cluster_map,
-            map_digest=map_digest,
-            zone=self._target.zone,
-            namespace=self._target.namespace,
-            fingerprint=self._target.fingerprint,
-            fingerprint_digest=self._target.fingerprint.digest(),
-            salt=namespace.key_salt,
-            replicas=replicas_kept(namespace.policy, cluster_map.zones),
-        )
-
-    def _check_private(self, cluster_map: ClusterMap) -> None:
-        far = [member for member in cluster_map.members if not member.is_loopback]
-        if self._target.loopback_only and far:
-            raise InvalidArgumentError(
-                f"the token would travel to {far[0].address} in plain text",
-                field="tls",
-                limit="loopback addresses, or tls",
-            )
-
-    async def _ask_map_at(self, address: str) -> cluster_pb2.GetTopologyResponse:
-        link = self._caller.pool.link(address)
-        return await self._caller.anonymous(
-            address,
-            link.cluster.GetTopology,
-            cluster_pb2.GetTopologyRequest(context=request_context(b"")),
-            self._settings.call_deadline_s,
-        )
 
     async def _adopt(self, cluster_map: ClusterMap) -> None:
         addresses = [member.address for member in cluster_map.members]
@@ -297,88 +224,3 @@ class Keeper:
         self._caller.health.keep_only(member.name for member in cluster_map.members)
         for address in addresses:
             self._caller.pool.link(address).warm()
-
-    async def _open_namespace(
-        self, cluster_map: ClusterMap, map_digest: bytes
-    ) -> namespace_pb2.Namespace:
-        members = _one_of_each_zone(cluster_map, self._target.zone)
-        context = request_context(map_digest)
-        get = namespace_pb2.GetNamespaceRequest(context=context, name=self._target.namespace)
-        try:
-            return await first_success(
-                [partial(self._get_namespace, member, get) for member in members], _STAGGER_S
-            )
-        except NamespaceNotFoundError:
-            if not self._target.create:
-                raise
-        wanted = namespace_pb2.Namespace(
-            name=self._target.namespace,
-            fingerprint=fingerprint_message(self._target.fingerprint),
-            policy=self._target.policy.to_message(),
-        )
-        make = namespace_pb2.CreateNamespaceRequest(context=context, namespace=wanted)
-        return await first_success(
-            [partial(self._create_namespace, member, make) for member in members],
-            self._settings.call_deadline_s,
-        )
-
-    async def _get_namespace(
-        self, member: Member, request: namespace_pb2.GetNamespaceRequest
-    ) -> namespace_pb2.Namespace:
-        link: Link = self._caller.link(member)
-        answer = await self._caller.anonymous(
-            member.name,
-            link.namespaces.GetNamespace,
-            request,
-            self._settings.call_deadline_s,
-        )
-        return answer.namespace
-
-    async def _create_namespace(
-        self, member: Member, request: namespace_pb2.CreateNamespaceRequest
-    ) -> namespace_pb2.Namespace:
-        link: Link = self._caller.link(member)
-        answer = await self._caller.anonymous(
-            member.name,
-            link.namespaces.CreateNamespace,
-            request,
-            self._settings.call_deadline_s,
-        )
-        return answer.namespace
-
-    async def _probe(self, group: asyncio.TaskGroup) -> None:
-        """Ask doubtful nodes whether they live, so that no caller has to."""
-        while True:
-            await asyncio.sleep(_TICK_S)
-            view = self.view
-            if view is None:
-                continue
-            for name in self._caller.health.probes_due(time.monotonic()):
-                self._caller.health.of(name).breaker.probe_started()
-                group.create_task(self._probe_node(view.map.member(name)))
-
-    async def _probe_node(self, member: Member) -> None:
-        health = self._caller.health
-        request = cluster_pb2.GetTopologyRequest(context=request_context(b""))
-        try:
-            answer = await self._caller.anonymous(
-                member.name,
-                self._caller.link(member).cluster.GetTopology,
-                request,
-                self._settings.probe_timeout_s,
-                wait_for_ready=True,
-            )
-            health.answered(member.name, answer.answerer)
-        except KvorumError as error:
-            health.probed(member.name, time.monotonic(), answered=False)
-            if isinstance(error, DeadlineError | UnavailableError):
-                # Its connections may be black holes that no packet will ever end.
-                await self._caller.pool.drop(member.address)
-        else:
-            health.probed(member.name, time.monotonic(), answered=True)
-
-
-def _one_of_each_zone(cluster_map: ClusterMap, zone: str | None) -> Sequence[Member]:
-    """Return one node of each zone, the own zone first; which one is drawn."""
-    shard = random.choice(cluster_map.shards)  # noqa: S311  # spreads load, guards nothing
-    return cluster_map.nearest(cluster_map.shard_members(shard), zone)

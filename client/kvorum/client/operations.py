@@ -14,9 +14,10 @@ from typing import Final
 from kvorum.client.caller import Caller
 from kvorum.client.destinations import Destination, part_layout
 from kvorum.client.fetch import Fetch, FetchOutcome
+from kvorum.client.finder import Target
 from kvorum.client.health import Health
 from kvorum.client.hedge import HedgeBudget
-from kvorum.client.keeper import Keeper, Target
+from kvorum.client.keeper import Keeper
 from kvorum.client.keeping import BlockName, Keeping
 from kvorum.client.lookup import Lookup
 from kvorum.client.nodes import NodeStatus, Topology
