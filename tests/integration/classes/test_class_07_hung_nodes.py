@@ -11,7 +11,7 @@ import pytest
 from kvorum.client import Client, Hit, NamespacePolicy
 from kvorum.placement import Member
 from tests.integration.classes.conftest import Connect
-from tests.integration.support.clusters import ProxiedCluster
+from tests.integration.support.clusters import START_S, ProxiedCluster
 from tests.integration.support.prompts import PATIENCE_S, Prompt, load, same_kv, store
 from tests.integration.support.proxy import BlackHole
 from tests.integration.support.settling import eventually
@@ -44,8 +44,25 @@ def swallowed(proxied: ProxiedCluster) -> Iterator[None]:
         proxied.proxies[HUNG].heal()
 
 
+def killed(proxied: ProxiedCluster) -> Iterator[None]:
+    """SIGKILL, for comparison: a node that is dead is the easier case."""
+    proxied.processes[HUNG].kill()
+    try:
+        yield
+    finally:
+        proxied.processes[HUNG].start()
+        proxied.processes[HUNG].wait_ready(time.monotonic() + START_S)
+
+
 both_ways = pytest.mark.parametrize(
     "hang", [contextmanager(stopped), contextmanager(swallowed)], ids=["SIGSTOP", "black hole"]
+)
+
+
+any_way = pytest.mark.parametrize(
+    "hang",
+    [contextmanager(stopped), contextmanager(swallowed), contextmanager(killed)],
+    ids=["SIGSTOP", "black hole", "SIGKILL"],
 )
 
 
@@ -79,7 +96,7 @@ def within_deadline(client: Client, prompt: Prompt) -> bool:
     return fetched.tokens == len(prompt.tokens)
 
 
-@both_ways
+@any_way
 def test_a_hung_node_costs_no_hits(
     proxied: ProxiedCluster, connect: Connect, name: str, seed: int, hang: Hang
 ) -> None:
@@ -102,9 +119,14 @@ def test_a_hung_node_costs_no_hits(
     with hang(proxied):
         for reader in readers:
             assert [within_deadline(reader, prompt) for prompt in prompts] == [True] * PROMPTS
-        store(client, Prompt.draw(3, seed, PROMPTS))
+        for number in range(4):
+            begin = time.monotonic()
+            late = Prompt.draw(3, seed, PROMPTS + number)
+            result = client.store(late.tokens, late.kv, deadline_s=DEADLINE_S)
+            assert time.monotonic() - begin < DEADLINE_S + SLACK_S
+            assert (result.stored, result.refused) == (3, 0)
 
-    fresh = Prompt.draw(3, seed, PROMPTS + 1)
+    fresh = Prompt.draw(3, seed, 2 * PROMPTS)
     store(client, fresh)
     for reader in readers:
         assert same_kv(load(reader, fresh.tokens), fresh)
@@ -142,7 +164,7 @@ def test_a_key_that_only_the_hung_node_holds_comes_back_by_itself(
     assert same_kv(fetched, lone)
 
 
-@both_ways
+@any_way
 def test_the_others_say_who_is_down_and_who_is_back(proxied: ProxiedCluster, hang: Hang) -> None:
     """Goal: operators see a hung node as down, in bounded time. Method: ask another node."""
     with Wire(proxied.endpoints[0]) as wire:

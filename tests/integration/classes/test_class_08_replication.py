@@ -85,6 +85,36 @@ def test_an_acknowledgement_names_only_zones_that_hold_the_block(
     assert set(fetched.bytes_by_zone) == {"c"}
 
 
+def test_a_delete_reaches_a_node_that_was_hung(
+    proxied: ProxiedCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: a deleted block is no ghost. Method: delete while a replica is stopped.
+
+    When the replica goes on, it drops the block, and no zone has it any more, for good.
+    """
+    client = connect(proxied.endpoints, name, zone="a", policy=NamespacePolicy(replicas=3))
+    prompt = Prompt.draw(3, seed)
+    store(client, prompt)
+    eventually(lambda: zones_of(client, prompt), "all zones hold it", holds=in_all_zones)
+    hung = proxied.processes["kvorum-c-0"]
+    hung.pause()
+    assert client.delete(prompt.tokens) == 3
+    assert not client.lookup(prompt.tokens, budget_s=1)
+    hung.resume()
+
+    eventually(
+        lambda: [len(zones) for zones in zones_of(client, prompt)],
+        "no zone holds it",
+        holds=lambda counts: not any(counts),
+    )
+    for zone in "abc":
+        reader = connect(proxied.endpoints, name, zone=zone, create=False)
+        assert not reader.lookup(prompt.tokens, budget_s=PATIENCE_S)
+    again = prompt.other_kv(seed, 1)
+    assert store(client, again).stored == 3
+    eventually(lambda: zones_of(client, prompt), "all zones hold the next", holds=in_all_zones)
+
+
 def in_all_zones(zones: list[tuple[str, ...]]) -> bool:
     """Whether every block is in all three zones."""
     return set(zones) == {("a", "b", "c")}
