@@ -219,3 +219,18 @@ def test_an_adapter_that_is_off_is_none() -> None:
     model.lora_A.disable_adapters = True
     assert active_adapters(model) == ()
     assert adapter_identity(model) == "none"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"b": torch.zeros(2, 4)},
+        {"a": torch.zeros(4, 2)},
+        {"a": torch.zeros(2, 8, dtype=torch.float16)},
+    ],
+    ids=["name", "shape", "type"],
+)
+def test_the_same_bytes_under_another_name_shape_or_type_differ(other: dict[str, Any]) -> None:
+    one = weights_checksum(torch.nn.ParameterDict({"a": torch.zeros(2, 4)}))
+    assert one == weights_checksum(torch.nn.ParameterDict({"a": torch.zeros(2, 4)}))
+    assert one != weights_checksum(torch.nn.ParameterDict(other))
