@@ -107,7 +107,7 @@ class Heartbeats:
             context=self._context(),
             caller=self._lifecycle.answerer(),
             draining=self._lifecycle.draining,
-            namespaces=self._exchange.messages(),
+            namespaces=self._exchange.messages(member.name),
         )
         response = await self._stubs[member.name].Hello(
             request, timeout=HEARTBEAT_DEADLINE_S, metadata=self._metadata

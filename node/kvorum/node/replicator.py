@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Final
 
 from kvorum.node.channels import Channels
@@ -13,11 +14,24 @@ from kvorum.node.engine.pipe import Pipe
 from kvorum.node.lifecycle import Lifecycle
 from kvorum.node.link import Link
 from kvorum.node.membership import Membership
-from kvorum.node.service.cluster import PeerReport
 from kvorum.placement import ClusterMap
 
 FLUSH_POLL_S: Final = 0.02
 _WINDOW_ENTRIES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReport:
+    """The pipe to one peer at one moment; see `kvorum.v1.PeerStatus`."""
+
+    node: str
+    zone: str
+    connected: bool
+    lag_entries: int
+    lag_bytes: int
+    lag_ms: int
+    overflowed_entries: int
+    refused_entries: int
 
 
 class Replicator:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 import grpc.aio
-from grpc_health.v1 import health, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from kvorum.core.errors import UnavailableError
@@ -142,6 +142,8 @@ class Node:
             UnavailableError: the address cannot be had.
         """
         server = self._server()
+        for service in _SERVICES:
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         await server.start()
         name = self._lifecycle.identity.member.name
         _LOG.info("node serves: name=%s address=%s", name, self.address)

@@ -37,10 +37,12 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-async def health(caller: Caller) -> int:
+async def health(caller: Caller) -> set[int]:
+    """Return what the node says of itself and of two of its services."""
     stub: Any = health_pb2_grpc.HealthStub(caller.channel)
-    answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=CALL_S)
-    return int(answer.status)
+    names = ("", "kvorum.v1.CacheService", "kvorum.v1.ReplicationService")
+    requests = [health_pb2.HealthCheckRequest(service=name) for name in names]
+    return {int((await stub.Check(request, timeout=CALL_S)).status) for request in requests}
 
 
 async def drain(caller: Caller, token: str) -> int:
@@ -99,10 +101,10 @@ async def test_a_draining_node_serves_reads_and_refuses_stores() -> None:
         await caller.create()
         one = part(b"bytes")
         await caller.put([one])
-        assert await health(caller) == SERVING
+        assert await health(caller) == {SERVING}
         assert await drain(caller, file.admin_token) == 0
         assert await drain(caller, file.admin_token) == 0, "draining twice changes nothing"
-        assert await health(caller) == NOT_SERVING
+        assert await health(caller) == {NOT_SERVING}
         assert (await caller.status()).state == cluster_pb2.MEMBER_STATE_DRAINING
         for call in (caller.put([part(b"new")]), caller.on_blocks("Delete", [one])):
             with pytest.raises(errors.DrainingError) as caught:

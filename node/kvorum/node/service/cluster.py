@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from kvorum.node.engine.counters import NamespaceUsage
 from kvorum.node.membership import Membership, MemberState
+from kvorum.node.replicator import PeerReport
 from kvorum.node.service.desk import Desk
 from kvorum.node.service.guard import Context
 from kvorum.placement import Member
@@ -25,20 +25,6 @@ _StateValue = cluster_pb2.MemberState.ValueType
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _VERSION: Final = version("kvorum")
-
-
-@dataclass(frozen=True, slots=True)
-class PeerReport:
-    """The pipe to one peer at one moment; see `kvorum.v1.PeerStatus`."""
-
-    node: str
-    zone: str
-    connected: bool
-    lag_entries: int
-    lag_bytes: int
-    lag_ms: int
-    overflowed_entries: int
-    refused_entries: int
 
 
 class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):

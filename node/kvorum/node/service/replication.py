@@ -45,7 +45,7 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
         return replication_pb2.HelloResponse(
             answerer=self._desk.lifecycle.answerer(),
             draining=self._desk.lifecycle.draining,
-            namespaces=self._exchange.messages(),
+            namespaces=self._exchange.messages(name),
         )
 
     async def Replicate(  # type: ignore[override]  # frames, not messages
