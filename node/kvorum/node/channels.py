@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from kvorum.core import limits
+from kvorum.core.errors import InvalidArgumentError
 from kvorum.node.auth import credentials
 from kvorum.node.config import NodeConfig
 from kvorum.placement import Member
@@ -37,6 +38,9 @@ class Channels:
     Args:
         config: says whether there is TLS.
         peer_token: what members show one another.
+
+    Raises:
+        InvalidArgumentError: a TLS file cannot be read.
     """
 
     def __init__(self, config: NodeConfig, peer_token: str) -> None:
@@ -61,16 +65,30 @@ class Channels:
 
 def _channel_credentials(config: NodeConfig) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(
-        root_certificates=Path(config.tls_ca).read_bytes(),
-        private_key=Path(config.tls_key).read_bytes(),
-        certificate_chain=Path(config.tls_cert).read_bytes(),
+        root_certificates=_read(config, "tls_ca"),
+        private_key=_read(config, "tls_key"),
+        certificate_chain=_read(config, "tls_cert"),
     )
 
 
 def server_credentials(config: NodeConfig) -> grpc.ServerCredentials:
-    """Return credentials that demand a certificate of the cluster's authority from every caller."""
+    """Return credentials that demand a certificate of the cluster's authority from every caller.
+
+    Raises:
+        InvalidArgumentError: a file cannot be read.
+    """
     return grpc.ssl_server_credentials(
-        [(Path(config.tls_key).read_bytes(), Path(config.tls_cert).read_bytes())],
-        root_certificates=Path(config.tls_ca).read_bytes(),
+        [(_read(config, "tls_key"), _read(config, "tls_cert"))],
+        root_certificates=_read(config, "tls_ca"),
         require_client_auth=True,
     )
+
+
+def _read(config: NodeConfig, setting: str) -> bytes:
+    path = Path(getattr(config, setting))
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{path} cannot be read: {error.strerror}", field=setting, limit="a readable PEM file"
+        ) from error

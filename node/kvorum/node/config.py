@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kvorum.core import limits
-from kvorum.core.errors import InvalidArgumentError
+from kvorum.core.errors import InvalidArgumentError, shown
 from kvorum.core.names import check_name
 from kvorum.node.engine.allocator import GRANULE_BYTES
+from kvorum.node.engine.eviction import POLICIES
 from kvorum.placement import split_address
 
 _MIB: Final = 1 << 20
@@ -99,6 +100,18 @@ class NodeConfig:
         check_name(self.name, "name")
         self._check_ranges()
         self._check_listen()
+        if self.eviction not in POLICIES:
+            raise InvalidArgumentError(
+                f"eviction is {shown(self.eviction)}",
+                field="eviction",
+                limit="one of " + ", ".join(sorted(POLICIES)),
+            )
+        self._check_tls()
+        _check(self.concurrent_gets_max <= self.concurrent_calls_max, self, "concurrent_gets_max")
+        _check(self.concurrent_puts_max <= self.concurrent_calls_max, self, "concurrent_puts_max")
+        self._check_sizes()
+
+    def _check_tls(self) -> None:
         given = [bool(path) for path in (self.tls_cert, self.tls_key, self.tls_ca)]
         if any(given) and not all(given):
             raise InvalidArgumentError(
@@ -106,8 +119,8 @@ class NodeConfig:
                 field=("tls_cert", "tls_key", "tls_ca")[given.index(False)],
                 limit="all of tls_cert, tls_key and tls_ca, or none",
             )
-        _check(self.concurrent_gets_max <= self.concurrent_calls_max, self, "concurrent_gets_max")
-        _check(self.concurrent_puts_max <= self.concurrent_calls_max, self, "concurrent_puts_max")
+
+    def _check_sizes(self) -> None:
         if self.memory < _PARTS_MIN * self.part_bytes_max:
             raise InvalidArgumentError(
                 f"memory is {self.memory} bytes",

@@ -104,6 +104,16 @@ async def test_members_speak_tls_with_one_another(authority: Authority) -> None:
         assert bytes(got.data) == one.data
 
 
+@pytest.mark.parametrize("setting", ["tls_ca", "tls_cert", "tls_key"])
+async def test_a_file_that_is_not_there_is_a_typed_error(
+    authority: Authority, setting: str
+) -> None:
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        async with running(local_file(), **authority.settings | {setting: "/nowhere.pem"}):
+            pass
+    assert caught.value.field == setting
+
+
 async def test_beyond_loopback_there_is_no_serving_without_tls() -> None:
     with pytest.raises(errors.InvalidArgumentError) as caught:
         async with running(local_file(), listen="0.0.0.0:7000"):

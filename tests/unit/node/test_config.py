@@ -59,6 +59,7 @@ def test_a_configuration_is_frozen() -> None:
         ("pipe_entries_max", {"pipe_entries_max": 1}),
         ("window", {"window": 1}),
         ("drain_s", {"drain_s": -1.0}),
+        ("eviction", {"eviction": "random"}),
     ],
 )
 def test_what_does_not_hold_is_refused_and_named(field: str, settings: dict[str, Any]) -> None:
