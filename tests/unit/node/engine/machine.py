@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -124,12 +123,6 @@ class Machine(RuleBasedStateMachine):
         """Whether the namespace that a grant was given in still exists."""
         return any(one is model for one in self.models.values())
 
-    def opened(self) -> Iterator[OpenWrite | OpenReplica | OpenRead]:
-        """Yield all open grants."""
-        yield from self.writes.values()
-        yield from self.replicas.values()
-        yield from self.reads.values()
-
     def _learn_evictions(self, event: Event[ReplyT]) -> None:
         """Take from the model what the engine evicted, and check that it could go."""
         for name, model in self.models.items():
@@ -140,8 +133,7 @@ class Machine(RuleBasedStateMachine):
                     continue
                 assert isinstance(event, BeginWrite | BeginReplica), event
                 assert not model.kept(word, self.now_ms)
-                reads = self.reads.values()
-                assert not any(one.model is model and one.word == word for one in reads)
+                assert not model.blocks[word].held_with & set(self.reads)
                 assert model.children(word) == []
                 del model.blocks[word]
                 model.reasons[word] = Miss.EVICTED

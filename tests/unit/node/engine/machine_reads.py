@@ -99,6 +99,7 @@ class ReadRules(Machine):
             assert answer.extent.frame_crc32c == seen.parts[part]
             model.touch(word, self.now_ms)
             self.reads[answer.id] = OpenRead(model, word, answer.group, (answer.extent,))
+            seen.held_with.add(answer.id)
 
     @rule(name=NAME, word=WORD)
     def snapshot(self, name: str, word: str) -> None:
@@ -114,6 +115,7 @@ class ReadRules(Machine):
         assert (snapshot.block.group, snapshot.block.clock) == (seen.group, seen.clock)
         assert snapshot.block.overwrite == seen.overwrite
         self.reads[snapshot.grant_id] = OpenRead(model, word, seen.group, snapshot.extents)
+        seen.held_with.add(snapshot.grant_id)
 
     @precondition(lambda self: self.reads)
     @rule(data=st.data(), corrupt=st.integers(0, 3))
@@ -121,13 +123,14 @@ class ReadRules(Machine):
         grant_id = data.draw(st.sampled_from(sorted(self.reads)))
         read = self.reads[grant_id]
         if corrupt == 0:
-            ours = read.model.blocks.get(read.word)
+            seen = read.model.blocks.get(read.word)
             before = self.engine.status().counters["corrupt_blocks"]
             self.handle(Corrupt(grant_id))
             went = self.engine.status().counters["corrupt_blocks"] - before
             if went:
-                assert ours is not None
-                assert ours.group == read.group
+                assert seen is not None
+                assert grant_id in seen.held_with
+                assert seen.group == read.group
                 assert len(read.model.drop(read.word, Miss.CHECKSUM)) == went
             self.open_grants_keep_their_bytes()
         del self.reads[grant_id]

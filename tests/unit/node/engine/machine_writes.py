@@ -171,6 +171,7 @@ class WriteRules(Machine):
         old = model.blocks.get(word)
         if old is not None:
             block.pinned, block.leased_until_ms = old.pinned, old.leased_until_ms
+            block.held_with = old.held_with
         model.blocks[word] = block
         model.reasons.pop(word, None)
         model.touch(word, self.now_ms)

@@ -28,6 +28,7 @@ class Seen:
     used_ms: int = 0
     leased_until_ms: int = 0
     pinned: bool = False
+    held_with: set[int] = field(default_factory=set)  # open reads of it and of what it replaced
 
     def rank(self) -> tuple[bool, int, int]:
         """An overwrite beats a plain store; the latest overwrite wins, the first plain store."""
