@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import random
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -223,5 +225,7 @@ def _ready_model(options: DemoOptions, progress: Progress) -> model.ReadyModel:
 
 def make_model(kind: str, cache: Path) -> None:
     """Run in the process that makes the model ready."""
+    # The parent ends with this signal when it is interrupted; the half-made folder goes first.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     model.quiet_libraries()
     model.make_ready(kind, cache)

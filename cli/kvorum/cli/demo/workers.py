@@ -146,6 +146,9 @@ class Worker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None:
+            # It may be in the middle of loading or computing, which nobody waits for any more.
+            self._process.kill()
         self.close()
 
     def started(self, timeout_s: float) -> Started:
@@ -209,7 +212,7 @@ def worker_main(pipe: Connection, spec: WorkerSpec) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         _serve(pipe, spec)
-    except EOFError:
+    except (EOFError, ConnectionError):  # the parent is gone
         return
     except Exception as error:  # noqa: BLE001  # the edge of the process: the parent reports it
         pipe.send(Failure(f"{type(error).__name__}: {error}", traceback.format_exc()))
@@ -254,7 +257,7 @@ def _load(spec: WorkerSpec) -> tuple[Any, Any]:
     import torch  # noqa: PLC0415  # heavy, and not for the parent
 
     # One worker computes at a time, and the nodes need a core only while they send.
-    torch.set_num_threads(min(THREADS_MAX, len(os.sched_getaffinity(0))))
+    torch.set_num_threads(min(THREADS_MAX, torch.get_num_threads()))
     tokenizer, language_model = model.load(spec.ready)
     return language_model, tokenizer
 

@@ -101,6 +101,15 @@ def test_a_reply_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         worker.started(WAIT_S)
 
 
+def test_a_worker_is_killed_when_the_play_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "worker_main", obey)
+    worker = Worker(spec("worker-x"))
+    worker.started(WAIT_S)
+    with pytest.raises(ZeroDivisionError), worker:
+        raise ZeroDivisionError
+    assert worker._process.exitcode == -signal.SIGKILL
+
+
 def test_a_worker_ends_when_its_pipe_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "worker_main", obey)
     with Worker(spec("worker-x")) as worker:
