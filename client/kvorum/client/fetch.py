@@ -7,15 +7,17 @@ of the next replica. A block is written by one answer at a time, so bytes never 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from kvorum.client.assembly import Assembly, Expected
 from kvorum.client.caller import Caller
 from kvorum.client.destinations import Destination
+from kvorum.client.fetchplan import FetchPlan
 from kvorum.client.hedge import HedgeBudget
 from kvorum.client.reading import GetCall, Reading
 from kvorum.client.results import LocatedBlock, MissReason
@@ -23,33 +25,11 @@ from kvorum.client.settings import ClientSettings
 from kvorum.client.stats import ClientStats
 from kvorum.client.view import View
 from kvorum.core import limits
-from kvorum.core.errors import KvorumError
+from kvorum.core.errors import KvorumError, OverloadedError
 from kvorum.placement import Member
 
 _TICK_S: Final = 0.02
-
-
-@dataclass(slots=True)
-class _Block:
-    """One block of the hit.
-
-    Attributes:
-        located: what the lookup found.
-        untried: replicas that were not asked for it yet, nearest first.
-        tried: whether a replica was asked for it.
-        open: answers under way that may still bring it.
-        owner: the answer that writes it now.
-        received: whether it is there, intact.
-        reason: why the last answer did not bring it.
-    """
-
-    located: LocatedBlock
-    untried: list[Member]
-    tried: bool = False
-    open: int = 0
-    owner: Reading | None = None
-    received: bool = False
-    reason: MissReason = MissReason.TIMEOUT
+_BUSY_S: Final = 0.03
 
 
 @dataclass(slots=True)
@@ -71,11 +51,24 @@ class FetchOutcome:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What all calls of one fetch have in common."""
+    """What all calls of one fetch have in common.
+
+    Attributes:
+        group: runs the calls.
+        members: the nodes that may be asked, by name.
+        blocks: what is fetched, by position.
+        destination: where the bytes go.
+        call: what all requests have in common.
+        plan: decides whom to ask.
+        end: when to stop, in seconds of the monotonic clock.
+    """
 
     group: asyncio.TaskGroup
+    members: Mapping[str, Member]
+    blocks: Sequence[LocatedBlock]
     destination: Destination
     call: GetCall
+    plan: FetchPlan
     end: float
 
 
@@ -97,7 +90,6 @@ class Fetch:
         self._budget = budget
         self._settings = settings
         self._stats = stats
-        self._blocks: list[_Block] = []
         self._running: dict[asyncio.Task[KvorumError | None], Reading] = {}
         self._bytes: Counter[str] = Counter()
         self._errors: list[KvorumError] = []
@@ -119,99 +111,83 @@ class Fetch:
             call: what all calls of this fetch have in common.
             end: when to stop, in seconds of the monotonic clock.
         """
-        self._blocks = [
-            _Block(block, _candidates(view, block)[: self._settings.attempts_max])
-            for block in blocks
-        ]
+        members = {member.name: member for member in view.map.members}
+        candidates = [_candidates(view, members, block) for block in blocks]
+        plan = FetchPlan(candidates, self._settings.attempts_max, self._health.allows)
         async with asyncio.TaskGroup() as group:
-            job = _Job(group, destination, call, end)
-            while time.monotonic() < end:
-                self._assign(job)
-                if not self._running or self._settled():
+            job = _Job(group, members, blocks, destination, call, plan, end)
+            while (now := time.monotonic()) < end:
+                for node, positions in plan.assign(now).items():
+                    self._start(job, node, positions)
+                if plan.settled():
                     break
-                await self._wait(end)
+                await self._wait(job)
                 self._drop_stalled()
                 self._hedge(job)
             for task in self._running:
                 task.cancel()
         for reading in self._running.values():
-            self._end(reading, None)
-        return self._outcome()
-
-    # ------------------------------------------------------------ deciding
-
-    def _assign(self, job: _Job) -> None:
-        """Ask for every block that no answer under way can bring, up to the first hopeless one."""
-        by_node: defaultdict[Member, list[int]] = defaultdict(list)
-        for position, block in enumerate(self._blocks):
-            if block.received or block.open:
-                continue
-            member = self._next_replica(block)
-            if member is None:
-                break
-            by_node[member].append(position)
-        for member, positions in by_node.items():
-            for start in range(0, len(positions), limits.BATCH_ITEMS_MAX):
-                batch = positions[start : start + limits.BATCH_ITEMS_MAX]
-                self._start(job, member, batch)
-
-    def _next_replica(self, block: _Block) -> Member | None:
-        """Take the nearest replica that was not tried and whose breaker is closed."""
-        while block.untried:
-            member = block.untried.pop(0)
-            if self._health.allows(member.name):
-                return member
-            block.reason = MissReason.NODE_DOWN
-        return None
+            self._count(reading)
+        kept, reason = plan.prefix()
+        return FetchOutcome(kept, reason, self._bytes, self._errors)
 
     def _start(
-        self, job: _Job, member: Member, positions: Sequence[int], *, hedge: bool = False
+        self, job: _Job, node: str, positions: Sequence[int], *, hedge: bool = False
     ) -> None:
+        """Ask a node for blocks, in as many calls as the protocol wants."""
+        again = job.plan.started(node, positions)
         if hedge:
             self._stats.hedges += 1
-        elif any(self._blocks[position].tried for position in positions):
+        elif again:
             self._stats.failovers += 1
-        reading = Reading(self._caller, member, positions)
-        reading.hedged = hedge
+        else:
+            self._budget.earn()
+        for start in range(0, len(positions), limits.BATCH_ITEMS_MAX):
+            batch = positions[start : start + limits.BATCH_ITEMS_MAX]
+            reading = self._reading(job, node, batch)
+            reading.hedged = hedge
+            request = job.call.request([job.blocks[position] for position in batch], node)
+            self._running[job.group.create_task(reading.run(request, job.end))] = reading
+
+    def _reading(self, job: _Job, node: str, positions: Sequence[int]) -> Reading:
+        reading = Reading(self._caller, job.members[node], positions)
+        sizes = job.call.frame_sizes
         reading.assembly = Assembly(
-            [
-                Expected(position, self._blocks[position].located.group, job.call.frame_sizes)
-                for position in positions
-            ],
+            [Expected(position, job.blocks[position].group, sizes) for position in positions],
             job.destination,
-            claim=lambda position: self._claim(position, reading),
-            done=lambda position, outcome: self._done(position, reading, outcome),
+            claim=lambda position: job.plan.claim(position, reading),
+            done=lambda position, outcome: job.plan.done(position, reading, outcome),
         )
-        for position in positions:
-            self._blocks[position].open += 1
-            self._blocks[position].tried = True
-        request = job.call.request([self._blocks[p].located for p in positions], member.name)
-        self._budget.earn()
-        task = job.group.create_task(reading.run(request, job.end))
-        self._running[task] = reading
+        return reading
 
-    def _settled(self) -> bool:
-        """Return whether all blocks arrived, or all before one that cannot arrive any more."""
-        for block in self._blocks:
-            if not block.received:
-                return not block.open and not block.untried
-        return True
-
-    async def _wait(self, end: float) -> None:
-        timeout = min(end, time.monotonic() + _TICK_S, self._hedge_at()) - time.monotonic()
+    async def _wait(self, job: _Job) -> None:
+        """Wait until an answer is over, or something else is to be done."""
+        now = time.monotonic()
+        timeout = max(min(job.end, now + _TICK_S, self._hedge_at(), job.plan.due()) - now, 0)
+        if not self._running:
+            await asyncio.sleep(timeout)
+            return
         done, _ = await asyncio.wait(
-            self._running, timeout=max(timeout, 0), return_when=asyncio.FIRST_COMPLETED
+            self._running, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
         )
         for task in done:
             reading = self._running.pop(task)
-            self._end(reading, None if task.cancelled() else task.result())
+            self._count(reading)
+            error = None if task.cancelled() else task.result()
+            if error is not None:
+                self._take_error(job, reading, error)
 
-    def _end(self, reading: Reading, error: KvorumError | None) -> None:
-        """An answer is over."""
+    def _count(self, reading: Reading) -> None:
+        """An answer is over: count what came of it."""
         self._bytes[reading.member.zone] += reading.assembly.payload_bytes
         self._stats.corrupt_blocks += reading.assembly.corrupt
-        if error is not None:
-            self._errors.append(error)
+
+    def _take_error(self, job: _Job, reading: Reading, error: KvorumError) -> None:
+        self._errors.append(error)
+        if isinstance(error, OverloadedError):
+            wait_s = error.retry_after_s or _BUSY_S * random.uniform(0.5, 1.5)  # noqa: S311  # jitter
+            until = time.monotonic() + wait_s
+            job.plan.postpone(reading.member.name, reading.positions, until)
 
     def _drop_stalled(self) -> None:
         """Give up on answers that made no progress for long; their blocks go elsewhere."""
@@ -232,61 +208,21 @@ class Fetch:
         return min(times, default=float("inf"))
 
     def _hedge(self, job: _Job) -> None:
+        """Ask another replica beside those that have not begun to answer in their usual time."""
         now = time.monotonic()
         for reading in list(self._running.values()):
             delay_s = self._health.of(reading.member.name).reads.hedge_delay_s
             if reading.begun or reading.hedged or now < reading.started_at + delay_s:
                 continue
             reading.hedged = True
-            by_node = self._others(reading.positions)
-            if by_node and self._budget.spend():
-                for member, positions in by_node.items():
-                    for position in positions:
-                        self._blocks[position].untried.remove(member)
-                    self._start(job, member, positions, hedge=True)
-
-    def _others(self, positions: Iterable[int]) -> dict[Member, list[int]]:
-        """Return the next replica of each block that did not arrive yet."""
-        by_node: defaultdict[Member, list[int]] = defaultdict(list)
-        for position in positions:
-            block = self._blocks[position]
-            allowed = (m for m in block.untried if self._health.allows(m.name))
-            member = next(allowed, None)
-            if not block.received and member is not None:
-                by_node[member].append(position)
-        return dict(by_node)
-
-    # ------------------------------------------------------------ told by answers
-
-    def _claim(self, position: int, reading: Reading) -> bool:
-        block = self._blocks[position]
-        if block.received or block.owner is not None:
-            return False
-        block.owner = reading
-        return True
-
-    def _done(self, position: int, reading: Reading, outcome: MissReason | bool) -> None:
-        block = self._blocks[position]
-        block.open -= 1
-        if block.owner is reading:
-            block.owner = None
-        if outcome is True:
-            block.received = True
-        elif isinstance(outcome, MissReason):
-            block.reason = outcome
-
-    def _outcome(self) -> FetchOutcome:
-        for position, block in enumerate(self._blocks):
-            if not block.received:
-                reason = MissReason.TIMEOUT if block.open else block.reason
-                return FetchOutcome(position, reason, self._bytes, self._errors)
-        return FetchOutcome(len(self._blocks), None, self._bytes, self._errors)
+            for node, positions in job.plan.hedge(reading.positions).items():
+                if self._budget.spend():
+                    self._start(job, node, positions, hedge=True)
 
 
-def _candidates(view: View, block: LocatedBlock) -> list[Member]:
+def _candidates(view: View, members: Mapping[str, Member], block: LocatedBlock) -> list[str]:
     """Return the nodes that may hold a block: those that said so, then the other replicas."""
-    replicas = view.replicas_of(block.slot)
-    members = {member.name: member for member in view.map.members}
     known = [members[name] for name in block.nodes if name in members]
-    holders = list(view.map.nearest(known, view.zone))
-    return holders + [member for member in replicas if member not in holders]
+    holders = [member.name for member in view.map.nearest(known, view.zone)]
+    replicas = [member.name for member in view.replicas_of(block.slot)]
+    return holders + [name for name in replicas if name not in holders]

@@ -30,7 +30,8 @@ class ClientSettings:
         store_deadline_s: seconds that a store may take.
         call_deadline_s: seconds that any other call may take.
         stall_s: seconds without progress after which a transfer goes on at another replica.
-        attempts_max: replicas that one block is tried at before it counts as missing or refused.
+        attempts_max: times that replicas are asked for, or offered, one block of a fetch or store
+            before it counts as missing or refused; a busy replica is asked again after the others.
         hedge_quantile: a node that is slower than this share of its answers is hedged.
         hedge_lookup_s: seconds before a lookup is hedged while the node's speed is unknown.
         hedge_fetch_s: seconds without a byte before a fetch is hedged, likewise.
@@ -60,7 +61,7 @@ class ClientSettings:
     store_deadline_s: float = 30.0
     call_deadline_s: float = 5.0
     stall_s: float = 0.5
-    attempts_max: int = limits.REPLICAS_MAX
+    attempts_max: int = limits.REPLICAS_MAX + 1
     hedge_quantile: float = 0.95
     hedge_lookup_s: float = 0.002
     hedge_fetch_s: float = 0.02

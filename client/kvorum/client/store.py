@@ -7,6 +7,7 @@ offered to the next one, until the deadline.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from kvorum.v1.frames import Frame
 from kvorum.v1.status import from_detail
 
 _GROUPS_MAX: Final = 4
+_BUSY_S: Final = 0.03
 _ELSEWHERE: Final = (
     ChecksumError,
     IncarnationError,
@@ -139,22 +141,33 @@ class Store:
         return [_result(block) for block in sorted(blocks, key=lambda block: block.index)]
 
     async def _store_group(self, group: _Group, job: _Job, places: asyncio.Semaphore) -> None:
-        """Offer the blocks of a group to one replica after the other."""
+        """Offer the blocks of a group to one replica after the other, as often as is allowed."""
+        tried: set[str] = set()
         async with places:
-            for attempt, member in enumerate(self._order(group.replicas)):
-                blocks = group.open()
-                if not blocks or time.monotonic() >= job.end:
+            for attempt in range(self._settings.attempts_max):
+                if len(tried) == len(group.replicas):
+                    tried.clear()
+                    await self._pause(group, attempt, job)
+                untried = [m for m in self._order(group.replicas) if m.name not in tried]
+                if not untried or not group.open() or time.monotonic() >= job.end:
                     return
                 if attempt:
                     self._stats.failovers += 1
-                await self._store_at(member, blocks, job)
+                tried.add(untried[0].name)
+                await self._store_at(untried[0], group.open(), job)
+
+    async def _pause(self, group: _Group, attempt: int, job: _Job) -> None:
+        """Every replica has refused: give them time before they are asked again."""
+        hints = [block.error.retry_after_s for block in group.open() if block.error is not None]
+        wait_s = max((hint for hint in hints if hint), default=_BUSY_S * 2**attempt)
+        jitter = random.uniform(0.5, 1.5)  # noqa: S311  # spreads load, guards nothing
+        await asyncio.sleep(max(min(wait_s * jitter, job.end - time.monotonic()), 0))
 
     def _order(self, replicas: Sequence[Member]) -> list[Member]:
         """Return the replicas that are worth trying; those that drain come last."""
         now = time.monotonic()
         alive = [member for member in replicas if self._health.allows(member.name)]
-        order = sorted(alive, key=lambda m: self._health.of(m.name).draining_until > now)
-        return order[: self._settings.attempts_max]
+        return sorted(alive, key=lambda m: self._health.of(m.name).draining_until > now)
 
     async def _store_at(self, member: Member, blocks: Sequence[_Block], job: _Job) -> None:
         for batch in self._batches(blocks):
