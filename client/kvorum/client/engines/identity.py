@@ -15,13 +15,14 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
+from kvorum.client.engines import rope
 from kvorum.client.engines.kv_cache import (
     CacheShape,
     Model,
     base_model,
-    rope_settings,
     text_config,
 )
+from kvorum.client.engines.rope import canonical_json, text_checksum
 from kvorum.core import limits
 from kvorum.core.errors import FingerprintError
 from kvorum.core.fingerprint import Fingerprint
@@ -76,7 +77,7 @@ def fingerprint_of(
         layers=shape.layers,
         kv_heads=shape.kv_heads,
         head_size=shape.head_size,
-        rope=rope_text(text_config(model)),
+        rope=rope.canonical_text(text_config(model)),
         tp_size=1,
         pp_size=1,
         cp_size=1,
@@ -120,7 +121,7 @@ def tokenizer_checksum(tokenizer: Tokenizer) -> str:
         # How the last call padded or cut is state, not identity.
         content.pop("padding", None)
         content.pop("truncation", None)
-    return f"{type(tokenizer).__name__} {_text_checksum(_canonical(content))}"
+    return f"{type(tokenizer).__name__} {text_checksum(canonical_json(content))}"
 
 
 def adapter_identity(model: Model) -> str:
@@ -138,7 +139,7 @@ def adapter_identity(model: Model) -> str:
         for key, tensor in model.state_dict().items()
         if any(name in key.split(".") for name in active)
     }
-    checksum = _tensors_checksum(tensors, prefix=_canonical(settings))
+    checksum = _tensors_checksum(tensors, prefix=canonical_json(settings))
     return f"{'+'.join(active)} {checksum}"
 
 
@@ -151,23 +152,6 @@ def active_adapters(model: Model) -> tuple[str, ...]:
     active = model.active_adapters
     names: Iterable[str] = active() if callable(active) else active
     return tuple(names)
-
-
-def rope_text(config: Any) -> str:  # noqa: ANN401  # a configuration of transformers
-    """Return the rotary settings as canonical JSON, "none" without any.
-
-    Settings that are too long for a fingerprint, such as a factor for every frequency, are
-    replaced by their SHA-256.
-    """
-    settings = rope_settings(config)
-    if not settings:
-        return "none"
-    partial = getattr(config, "partial_rotary_factor", None)
-    for entry in settings:
-        entry.setdefault("partial_rotary_factor", 1.0 if partial is None else partial)
-    positions = getattr(config, "max_position_embeddings", None)
-    text = _canonical({"layers": settings, "positions": positions})
-    return text if len(text) <= limits.FINGERPRINT_TEXT_BYTES_MAX else _text_checksum(text)
 
 
 def _name(model: Model) -> str:
@@ -186,7 +170,7 @@ def _revision(model: Model, revision: str | None) -> str:
     if quantization is None:
         return text
     as_dict = quantization if isinstance(quantization, Mapping) else quantization.to_dict()
-    return f"{text} quantized {_text_checksum(_canonical(as_dict))}"
+    return f"{text} quantized {text_checksum(canonical_json(as_dict))}"
 
 
 def _weights_state(tensors: Iterable[torch.Tensor]) -> _WeightsState | None:
@@ -210,11 +194,3 @@ def _tensors_checksum(tensors: Mapping[str, torch.Tensor], prefix: str = "") -> 
         flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8)
         digest.update(flat.numpy().data)
     return f"sha256:{digest.hexdigest()}"
-
-
-def _canonical(content: object) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), default=str)
-
-
-def _text_checksum(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
+from kvorum.client.engines import rope
 from kvorum.core.errors import FingerprintError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ DTYPES: Final[dict[str, torch.dtype]] = {
 """The element types that a cache may have, by their names in a fingerprint."""
 
 _PROBE_TOKENS: Final = 2
-_LENGTH_DEPENDENT_ROPE: Final = frozenset({"dynamic", "longrope"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class CacheShape:
             kv_heads=kv_heads,
             head_size=head_size,
             kv_dtype=_dtype_name(dtypes.pop()),
-            tokens_max=_tokens_max(config),
+            tokens_max=rope.tokens_max(config),
             devices=tuple(tensor.device for tensor in keys),
         )
 
@@ -221,39 +221,6 @@ def _dtype_name(dtype: torch.dtype) -> str:
         if candidate == dtype:
             return name
     raise _unsupported(f"its cache has elements of type {dtype}", "one of " + ", ".join(DTYPES))
-
-
-def _tokens_max(config: Any) -> int | None:  # noqa: ANN401  # see Model
-    limits = [
-        rope.get("original_max_position_embeddings")
-        or getattr(config, "original_max_position_embeddings", None)
-        or config.max_position_embeddings
-        for rope in rope_settings(config)
-        if rope["rope_type"] in _LENGTH_DEPENDENT_ROPE
-    ]
-    return min(limits, default=None)
-
-
-def rope_settings(config: Any) -> list[dict[str, Any]]:  # noqa: ANN401  # see Model
-    """Return the rotary settings of a model's configuration, in the form of newer releases.
-
-    One entry for each kind of layer that has settings of its own, usually one; none for a model
-    without rotary embedding. Every entry has "rope_type" and "rope_theta".
-    """
-    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kinds = [entry for entry in told.values() if isinstance(entry, dict)] or [told]
-    theta = getattr(config, "rope_theta", None)
-    if not told and theta is None:
-        return []
-    settings = []
-    for kind in kinds:
-        entry = {name: value for name, value in kind.items() if name != "type"}
-        entry.setdefault("rope_type", kind.get("type", "default"))
-        entry.setdefault("rope_theta", theta)
-        if entry["rope_theta"] is not None:
-            entry["rope_theta"] = float(entry["rope_theta"])
-        settings.append(entry)
-    return settings
 
 
 def base_model(model: Model) -> Model:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvorum.cli.demo import model, vocabulary
+from kvorum.cli.demo import making, model, vocabulary
 from kvorum.cli.demo.play import DemoOptions
 from kvorum.cli.exits import CommandError, UsageError
 
@@ -91,7 +91,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
         (work / "model.safetensors").write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(model._MAKERS, model.TINY, fail)
+    monkeypatch.setitem(making.MAKERS, model.TINY, fail)
     with pytest.raises(CommandError, match="No space left") as caught:
         model.make_ready(model.TINY, tmp_path)
     assert caught.value.field == "KVORUM_CACHE_DIR"

@@ -12,9 +12,10 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from kvorum.cli.demo import workers
+from kvorum.cli.demo import messages, workers
+from kvorum.cli.demo.messages import WorkerSpec
 from kvorum.cli.demo.model import ReadyModel
-from kvorum.cli.demo.workers import Worker, WorkerSpec
+from kvorum.cli.demo.workers import Worker
 from kvorum.cli.exits import CommandError
 
 WAIT_S = 60.0
@@ -37,7 +38,7 @@ def die(_pipe: Connection, _: WorkerSpec) -> None:
 
 
 def hang(pipe: Connection, _: WorkerSpec) -> None:
-    pipe.send(workers.Started(0.0))
+    pipe.send(messages.Started(0.0))
     time.sleep(WAIT_S)
 
 
@@ -47,11 +48,11 @@ def babble(pipe: Connection, _: WorkerSpec) -> None:
 
 def obey(pipe: Connection, _: WorkerSpec) -> None:
     """Reply with what was asked until the pipe closes, as a worker that is well does."""
-    pipe.send(workers.Started(0.5))
+    pipe.send(messages.Started(0.5))
     try:
         while True:
             request = pipe.recv()
-            pipe.send(workers.Replicas(request.zones))
+            pipe.send(messages.Replicas(request.zones))
     except EOFError:
         return
 

@@ -16,11 +16,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from kvorum.client.engines import rope  # noqa: E402
 from kvorum.client.engines.identity import (  # noqa: E402
     active_adapters,
     adapter_identity,
     fingerprint_of,
-    rope_text,
     tokenizer_checksum,
     weights_checksum,
 )
@@ -150,13 +150,13 @@ def test_old_and_new_forms_of_rotary_settings_are_one() -> None:
         rope_scaling={"type": "linear", "factor": 2.0},
         max_position_embeddings=64,
     )
-    assert rope_text(new) == rope_text(old)
+    assert rope.canonical_text(new) == rope.canonical_text(old)
 
 
 def test_settings_that_are_too_long_are_hashed_and_still_count() -> None:
     def text(last: float) -> str:
         factors = [1.0] * 500 + [last]
-        return rope_text(
+        return rope.canonical_text(
             SimpleNamespace(rope_theta=1e4, rope_scaling={"type": "longrope", "f": factors})
         )
 
@@ -166,7 +166,7 @@ def test_settings_that_are_too_long_are_hashed_and_still_count() -> None:
 
 
 def test_a_model_without_rotary_embedding_says_none() -> None:
-    assert rope_text(SimpleNamespace()) == "none"
+    assert rope.canonical_text(SimpleNamespace()) == "none"
 
 
 def test_the_tokenizer_counts_but_not_how_it_was_last_used(tmp_path: Path) -> None:
