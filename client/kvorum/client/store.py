@@ -1,4 +1,4 @@
-"""Store: sends blocks to the nearest replica that takes them.
+"""Store: sends blocks to the nearest replica that takes them, parts to the first that does.
 
 The blocks of a segment go to one replica, in order, in batches. What that replica cannot take is
 offered to the next one, until the deadline.
@@ -71,7 +71,7 @@ class _Group:
     """Blocks with the same replicas.
 
     Attributes:
-        replicas: where they may go, nearest first.
+        replicas: where they may go, in this order.
         blocks: the blocks, in order.
     """
 
@@ -127,7 +127,7 @@ class Store:
         """
         groups: dict[tuple[str, ...], _Group] = {}
         for index in indices:
-            replicas = call.view.replicas_of(chain.slot(index))
+            replicas = call.view.store_order(chain.slot(index))
             key = tuple(member.name for member in replicas)
             group = groups.setdefault(key, _Group(replicas))
             size = sum(source.frame_sizes(index - call.first_block))

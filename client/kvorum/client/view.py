@@ -72,6 +72,16 @@ class View:
         """Return the nodes that should hold a slot, nearest first."""
         return self.map.nearest(self.map.replicas(slot, self.replicas), self.zone)
 
+    def store_order(self, slot: int) -> tuple[Member, ...]:
+        """Return the nodes that a store of a slot is offered to, one after the other.
+
+        The nearest comes first, except for parts: those of all ranks must meet at one node, and a
+        rank may be in another zone than the next.
+        """
+        if self.fingerprint.parts > 1:
+            return self.map.replicas(slot, self.replicas)
+        return self.replicas_of(slot)
+
     def segments(self, keys: Chain, begin: int = 0) -> tuple[Segment, ...]:
         """Return the segments of a prompt's blocks from `begin` on."""
         size, count = keys.blocks_per_segment, len(keys.keys)

@@ -83,6 +83,31 @@ def test_a_block_is_visible_only_with_all_its_parts(
 
 
 @ranks
+def test_ranks_in_different_zones_meet(
+    cluster: LocalCluster, connect: Connect, name: str, seed: int, size: int
+) -> None:
+    """Goal: an engine whose ranks are spread over zones fills the cache too.
+
+    Method: each rank stores from another zone, or from none; all parts of a block must come to one
+    node, or it would never be whole. Then each rank reads from its own zone.
+    """
+    zones = ["a", "b", None, "c"][:size]
+    clients = [
+        connect(cluster.endpoints, name, fingerprint(size), part=part, writer="engine-1", zone=zone)
+        for part, zone in enumerate(zones)
+    ]
+    for number in range(6):
+        tokens = draw_tokens(BLOCKS * 16, seed, number)
+        for part, client in enumerate(clients):
+            client.store(tokens, part_kv(size, seed, number, part), deadline_s=PATIENCE_S)
+        for part, client in enumerate(clients):
+            [hit] = lookups([client], tokens)
+            fetched = client.fetch(hit, deadline_s=PATIENCE_S)
+            assert fetched.kv is not None
+            assert fetched.kv.tobytes() == part_kv(size, seed, number, part).tobytes()
+
+
+@ranks
 def test_parts_of_two_engines_never_mix(
     cluster: LocalCluster, connect: Connect, name: str, seed: int, size: int
 ) -> None:
