@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kvorum.client import Client, NamespacePolicy
+from kvorum.core.layout import BlockLayout
 from kvorum.v1 import cluster_pb2
 from tests.integration.classes.conftest import Connect
 from tests.integration.support.clusters import ProxiedCluster
-from tests.integration.support.prompts import PATIENCE_S, Prompt, same_kv, store
+from tests.integration.support.prompts import PATIENCE_S, PATIENT, Prompt, load, same_kv, store
 from tests.integration.support.settling import eventually
+from tests.integration.support.values import TENSORS
 from tests.integration.support.wire import Wire
 
 
@@ -113,6 +115,42 @@ def test_a_delete_reaches_a_node_that_was_hung(
     again = prompt.other_kv(seed, 1)
     assert store(client, again).stored == 3
     eventually(lambda: zones_of(client, prompt), "all zones hold the next", holds=in_all_zones)
+
+
+def test_an_overwrite_reaches_a_node_that_was_hung(
+    proxied: ProxiedCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: a node that slept through an overwrite does not keep the old value.
+
+    Method: overwrite while a replica is stopped; when it goes on, its zone serves the new bytes,
+    and at no time a mixture.
+    """
+    client = connect(proxied.endpoints, name, zone="a", policy=NamespacePolicy(replicas=3))
+    old = Prompt.draw(3, seed)
+    new = old.other_kv(seed, 1)
+    store(client, old)
+    eventually(lambda: zones_of(client, old), "all zones hold it", holds=in_all_zones)
+    hung = proxied.processes["kvorum-c-0"]
+    hung.pause()
+    assert store(client, new, overwrite=True).stored == 3
+    hung.resume()
+
+    reader = connect(proxied.endpoints, name, zone="c", create=False, settings=PATIENT)
+
+    def served() -> bool:
+        fetched = load(reader, old.tokens)
+        blocks = [bytes(block) for block in fetched.blocks]
+        for known in zip(blocks, parts_of(old), parts_of(new), strict=False):
+            assert known[0] in known[1:]
+        return blocks == parts_of(new) and set(fetched.bytes_by_zone) == {"c"}
+
+    eventually(served, "zone c serves the new value")
+
+
+def parts_of(prompt: Prompt) -> list[bytes]:
+    """Return the bytes of each block."""
+    layout = BlockLayout.of(TENSORS)
+    return [block.tobytes() for block in layout.split(prompt.kv, len(prompt.tokens) // 16)]
 
 
 def in_all_zones(zones: list[tuple[str, ...]]) -> bool:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
+from kvorum.client import NamespacePolicy
 from kvorum.core.errors import ArenaFullError, KvorumError, OverloadedError, TooLargeError
-from kvorum.v1 import cache_pb2, status
-from tests.integration.support.clusters import MIB, pid_of
+from kvorum.v1 import cache_pb2, cluster_pb2, status
+from tests.integration.classes.conftest import Connect
+from tests.integration.support.clusters import MIB, ProxiedCluster, pid_of
 from tests.integration.support.memory import resident_bytes
-from tests.integration.support.values import OPAQUE, draw_bytes
+from tests.integration.support.prompts import PATIENCE_S
+from tests.integration.support.settling import eventually
+from tests.integration.support.values import OPAQUE, draw_bytes, draw_tokens
 from tests.integration.support.wire import Block, Scope, Wire, put_messages, request_context
 
 ARENA = 32 * MIB
@@ -185,6 +189,51 @@ def test_the_largest_part_can_be_stored(small: LocalCluster, name: str, seed: in
         [result] = wire.put(scope, [block])
         assert result.outcome == STORED, result.error
         assert bytes(wire.get_blocks(scope, [block])[0].data) == payload
+
+
+@pytest.mark.slow
+def test_a_hung_peer_costs_no_memory(
+    proxied: ProxiedCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: what waits for a peer is bounded; the rest is counted, and the peer catches up.
+
+    Method: stop one of three nodes and store five times the arena for all three zones; the nodes
+    that store stay within arena + 150 MB. When the peer goes on, nothing is waiting any more.
+    """
+    payload = draw_bytes(HUGE, seed)
+    client = connect(proxied.endpoints, name, OPAQUE, policy=NamespacePolicy(replicas=3))
+    client.connect()
+    hung = proxied.processes["kvorum-c-0"]
+    arena = status_of(proxied, "kvorum-a-0").arena_bytes
+    with ExitStack() as stack:
+        watches = [stack.enter_context(watched(proxied.pid(f"kvorum-{z}-0"))) for z in "ab"]
+        hung.pause()
+        for number in range(5 * arena // (4 * HUGE)):
+            tokens = draw_tokens(4 * 16, seed, number)
+            result = client.store(tokens, [payload] * 4, deadline_s=PATIENCE_S)
+            assert not result.refused, result.errors
+        lags = [
+            peer.lag_entries + peer.overflowed_entries
+            for storing in ("kvorum-a-0", "kvorum-b-0")
+            for peer in status_of(proxied, storing).peers
+            if peer.node == "kvorum-c-0"
+        ]
+        assert max(lags) > 0
+        hung.resume()
+        for storing in ("kvorum-a-0", "kvorum-b-0"):
+            eventually(
+                lambda: [p.lag_entries for p in status_of(proxied, storing).peers],  # noqa: B023
+                "nothing waits any more",
+                holds=lambda left: not any(left),
+            )
+    for samples in watches:
+        assert max(samples) <= arena + OVERHEAD, f"peak {max(samples) / MIB:.0f} MiB"
+
+
+def status_of(proxied: ProxiedCluster, name: str) -> cluster_pb2.GetNodeStatusResponse:
+    """Return the state of a member."""
+    with Wire(proxied.file.map.member(name).address) as wire:
+        return wire.status()
 
 
 def test_a_reader_that_does_not_read_costs_no_memory(
