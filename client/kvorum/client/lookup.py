@@ -32,6 +32,7 @@ class _Round:
         asked: when each node was asked, in seconds of the clock.
         pending: the calls that run.
         leases: promises so far, each with the time at which it was asked for.
+        hedge_refused: whether a hedge was due and not paid for.
     """
 
     merge: PrefixMerge
@@ -41,7 +42,7 @@ class _Round:
         default_factory=dict
     )
     leases: list[tuple[float, NodeLease]] = field(default_factory=list)
-    hedged: bool = False
+    hedge_refused: bool = False
 
 
 class Lookup:
@@ -50,13 +51,17 @@ class Lookup:
     Args:
         caller: calls nodes.
         budget: pays for hedges.
+        failover_s: seconds without an answer after which another replica is asked in any case.
         stats: counts.
     """
 
-    def __init__(self, caller: Caller, budget: HedgeBudget, stats: ClientStats) -> None:
+    def __init__(
+        self, caller: Caller, budget: HedgeBudget, failover_s: float, stats: ClientStats
+    ) -> None:
         self._caller = caller
         self._health = caller.health
         self._budget = budget
+        self._failover_s = failover_s
         self._stats = stats
 
     async def run(self, view: View, chain: Chain, budget_s: float, lease_s: float) -> Hit:
@@ -164,12 +169,13 @@ class Lookup:
                 self._hedge(group, state, request, end)
 
     def _hedge_at(self, state: _Round, hopes: Sequence[str]) -> float:
-        """Return when the nodes that are waited for have become slow; never if nothing helps."""
-        if state.hedged or not state.merge.wanted(state.asked):
+        """Return when the node asked last has become slow; never if there is no other to ask."""
+        if not state.merge.wanted(state.asked):
             return float("inf")
-        return min(
-            state.asked[node] + self._health.of(node).lookups.hedge_delay_s for node in hopes
-        )
+        last = max(hopes, key=lambda node: state.asked[node])
+        if state.hedge_refused:
+            return state.asked[last] + self._failover_s
+        return state.asked[last] + self._health.of(last).lookups.hedge_delay_s
 
     def _hedge(
         self,
@@ -178,10 +184,16 @@ class Lookup:
         request: cache_pb2.LookupRequest,
         end: float,
     ) -> None:
-        state.hedged = True
-        if self._budget.spend():
+        """Ask a further replica: as a hedge if the budget has one, else when that is no hedge."""
+        if state.hedge_refused:
+            self._stats.failovers += 1
+        elif self._budget.spend():
             self._stats.hedges += 1
-            self._ask(group, state, state.merge.wanted(state.asked)[:1], request, end)
+        else:
+            state.hedge_refused = True
+            return
+        state.hedge_refused = False
+        self._ask(group, state, state.merge.wanted(state.asked)[:1], request, end)
 
     def _take(
         self, state: _Round, node: str, answer: cache_pb2.LookupResponse | KvorumError

@@ -90,7 +90,8 @@ class Operations:
         self._settings = settings
         self._caller = Caller(pool, Health(settings, self.stats), metadata, self._notice)
         self._keeper = Keeper(target, self._caller, settings, self.stats)
-        self._lookup = Lookup(self._caller, HedgeBudget(settings), self.stats)
+        budget = HedgeBudget(settings)
+        self._lookup = Lookup(self._caller, budget, settings.hedge_max_s, self.stats)
         self._fetch_budget = HedgeBudget(settings)
         self._store = Store(self._caller, settings, self.stats)
         self._keeping = Keeping(self._caller)

@@ -36,7 +36,8 @@ class ClientSettings:
         hedge_lookup_s: seconds before a lookup is hedged while the node's speed is unknown.
         hedge_fetch_s: seconds without a byte before a fetch is hedged, likewise.
         hedge_min_s: least seconds before a hedge.
-        hedge_max_s: most seconds before a hedge.
+        hedge_max_s: most seconds before a hedge; a lookup that waited so long asks another replica
+            whether a hedge is paid for or not.
         hedge_budget: hedges for each first request, at most, over time.
         hedge_burst: hedges that may precede the requests that pay for them.
         breaker_failures: failures in a row that open a node's breaker.
