@@ -34,7 +34,7 @@ from kvorum.node.engine.events import (
     Touch,
 )
 from tests.unit.node.engine.prompts import PAGE, fingerprint, key_of, record
-from tests.unit.node.engine.store import define, lookup, put
+from tests.unit.node.engine.steps import define, lookup, put
 
 SPACE = NamespaceId("t", "chat")
 DIGEST = fingerprint().digest()

@@ -15,7 +15,7 @@ from kvorum.node.engine.events import Miss, NamespaceId
 from kvorum.node.engine.eviction import PrefixLru
 from kvorum.node.engine.payloads import Payload
 from tests.unit.node.engine.prompts import PAGE, SEGMENT, key_of, record, words
-from tests.unit.node.engine.store import define, lookup, put
+from tests.unit.node.engine.steps import define, lookup, put
 
 
 def entry(namespace: Namespace, word: str, above: Entry | None = None) -> Entry:

@@ -16,7 +16,7 @@ from kvorum.node.engine.events import (
 from kvorum.node.engine.payloads import index_bytes
 from tests.unit.node.engine.invariants import check_invariants
 from tests.unit.node.engine.prompts import PAGE, fingerprint, item, key_of, record
-from tests.unit.node.engine.store import define, lookup, put
+from tests.unit.node.engine.steps import define, lookup, put
 
 
 def stored(answer: object) -> bool:

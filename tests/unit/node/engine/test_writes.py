@@ -25,7 +25,7 @@ from kvorum.node.engine.events import (
 )
 from tests.unit.node.engine.invariants import check_invariants
 from tests.unit.node.engine.prompts import PAGE, fingerprint, item, key_of, record
-from tests.unit.node.engine.store import define, lookup, put
+from tests.unit.node.engine.steps import define, lookup, put
 
 SPACE = NamespaceId("t", "chat")
 
