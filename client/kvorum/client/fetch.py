@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from kvorum.client.assembly import Assembly, Expected
@@ -20,7 +20,7 @@ from kvorum.client.destinations import Destination
 from kvorum.client.fetchplan import FetchPlan
 from kvorum.client.hedge import HedgeBudget
 from kvorum.client.reading import GetCall, Reading
-from kvorum.client.results import LocatedBlock, MissReason
+from kvorum.client.results import FetchOutcome, LocatedBlock
 from kvorum.client.settings import ClientSettings
 from kvorum.client.stats import ClientStats
 from kvorum.client.view import View
@@ -30,23 +30,6 @@ from kvorum.placement import Member
 
 _TICK_S: Final = 0.02
 _BUSY_S: Final = 0.03
-
-
-@dataclass(slots=True)
-class FetchOutcome:
-    """What a fetch came to.
-
-    Attributes:
-        blocks: blocks from the first that arrived intact.
-        reason: why the next one did not; None if all arrived.
-        bytes_by_zone: payload bytes that came from each zone.
-        errors: errors of whole calls.
-    """
-
-    blocks: int
-    reason: MissReason | None
-    bytes_by_zone: Mapping[str, int]
-    errors: list[KvorumError] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

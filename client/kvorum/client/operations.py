@@ -13,7 +13,7 @@ from typing import Final
 
 from kvorum.client.caller import Caller
 from kvorum.client.destinations import Destination, part_layout
-from kvorum.client.fetch import Fetch, FetchOutcome
+from kvorum.client.fetch import Fetch
 from kvorum.client.finder import Target
 from kvorum.client.health import Health
 from kvorum.client.hedge import HedgeBudget
@@ -24,7 +24,7 @@ from kvorum.client.nodes import NodeStatus, Topology
 from kvorum.client.pool import Pool
 from kvorum.client.reading import GetCall
 from kvorum.client.reasons import reason_of
-from kvorum.client.results import BlockStat, Hit, StoredBlock, StoreOutcome
+from kvorum.client.results import BlockStat, FetchOutcome, Hit, StoredBlock, StoreOutcome
 from kvorum.client.settings import ClientSettings
 from kvorum.client.sources import Source
 from kvorum.client.stats import ClientStats

@@ -109,6 +109,23 @@ class Hit:
         return self.tokens > 0
 
 
+@dataclass(slots=True)
+class FetchOutcome:
+    """What a fetch came to, as the client counts it; its caller gets a `Fetched`.
+
+    Attributes:
+        blocks: blocks from the first that arrived intact.
+        reason: why the next one did not; None if all arrived.
+        bytes_by_zone: payload bytes that came from each zone.
+        errors: errors of whole calls.
+    """
+
+    blocks: int
+    reason: MissReason | None
+    bytes_by_zone: Mapping[str, int]
+    errors: list[KvorumError] = field(default_factory=list)
+
+
 class Fetched:
     """The contiguous prefix of a hit that arrived intact and in time; falsy if nothing did.
 

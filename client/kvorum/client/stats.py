@@ -12,12 +12,9 @@ import copy
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kvorum.client.results import Hit, StoredBlock
-
-if TYPE_CHECKING:
-    from kvorum.client.fetch import FetchOutcome
+from kvorum.client.results import FetchOutcome, Hit, StoredBlock
 
 NO_BLOCK: Final = "NO_BLOCK"
 """Instead of a reason, for prompts that are shorter than a block."""

@@ -7,8 +7,8 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvorum.client.fetch import FetchOutcome
 from kvorum.client.results import (
+    FetchOutcome,
     Hit,
     LocatedBlock,
     MissReason,
