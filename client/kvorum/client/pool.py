@@ -78,8 +78,9 @@ class Link:
             channel.get_state(try_to_connect=True)
 
     async def connect(self, timeout_s: float) -> None:
-        """Wait until every channel is connected, or until the time is over."""
-        with contextlib.suppress(TimeoutError):
+        """Wait until every channel is connected or closed, or until the time is over."""
+        # gRPC calls it a misuse to wait for a channel that is closed meanwhile.
+        with contextlib.suppress(TimeoutError, grpc.aio.UsageError):
             async with asyncio.timeout(timeout_s):
                 for channel in self._channels:
                     await channel.channel_ready()
@@ -95,6 +96,10 @@ def _open(address: str, tls: Tls | None) -> grpc.aio.Channel:
         return grpc.aio.insecure_channel(address, options=_OPTIONS)
     options = (*_OPTIONS, *tls.options())
     return grpc.aio.secure_channel(address, tls.credentials(), options=options)
+
+
+def _closed() -> UnavailableError:
+    return UnavailableError("the client was closed during the call")
 
 
 class Pool:
@@ -118,17 +123,24 @@ class Pool:
             UnavailableError: the pool is closed.
         """
         if self._closed:
-            raise UnavailableError("the client was closed during the call")
+            raise _closed()
         link = self._links.get(address)
         if link is None:
             link = self._links[address] = Link(address, self._tls, self._channels_per_node)
         return link
 
     async def connect(self, addresses: Iterable[str], timeout_s: float) -> None:
-        """Connect to nodes, and wait for those that can be reached in time."""
+        """Connect to nodes, and wait for those that can be reached in time.
+
+        Raises:
+            UnavailableError: the pool is closed, or was meanwhile.
+        """
+        links = [self.link(address) for address in addresses]
         async with asyncio.TaskGroup() as group:
-            for address in addresses:
-                group.create_task(self.link(address).connect(timeout_s))
+            for link in links:
+                group.create_task(link.connect(timeout_s))
+        if self._closed:
+            raise _closed()
 
     async def drop(self, address: str) -> None:
         """Close the link to an address; the next use makes a new one, on new connections."""
