@@ -44,14 +44,25 @@ class _Runner:
         self._core = core
         self._pid = os.getpid()
         self._ready = threading.Event()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._calls: dict[Future[Any], Coroutine[Any, Any, Any]] = {}
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
         self._thread = threading.Thread(target=self._run, name="kvorum-client", daemon=True)
         self._thread.start()
-        self._ready.wait(_START_S)
+        if not self._ready.wait(_START_S):
+            raise UnavailableError("the client's thread did not start", limit=f"{_START_S:g} s")
 
     def _run(self) -> None:
-        asyncio.run(self._main())
+        try:
+            asyncio.run(self._main())
+        finally:
+            with self._lock:
+                self._ended = True
+            for future, call in list(self._calls.items()):
+                future.cancel()  # the loop ended before it came to this one
+                call.close()
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -67,8 +78,22 @@ class _Runner:
             _log.warning("client did not close in time limit_s=%g", _CLOSE_S)
 
     def submit(self, call: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the loop."""
-        return asyncio.run_coroutine_threadsafe(call, self._loop)
+        """Start a coroutine on the loop.
+
+        Raises:
+            UnavailableError: the loop has ended.
+        """
+        with self._lock:
+            if self._ended:
+                call.close()
+                raise UnavailableError("the client was closed during the call")
+            future = asyncio.run_coroutine_threadsafe(call, self._loop)
+            self._calls[future] = call
+        future.add_done_callback(self._forget)
+        return future
+
+    def _forget(self, future: Future[Any]) -> None:
+        self._calls.pop(future, None)
 
     def stop(self) -> None:
         """Close the client and end the thread; a forked child has neither."""
