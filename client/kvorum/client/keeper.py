@@ -179,9 +179,14 @@ class Keeper:
     # ------------------------------------------------------------ in the background
 
     async def _run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._keep())
-            await self._prober.run(group, lambda: self.view.map if self.view else None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep())
+                await self._prober.run(group, lambda: self.view.map if self.view else None)
+        except Exception:
+            # Lookups and stores make a miss and a refusal of it, and would hide it.
+            _log.exception("background work failed namespace=%s", self._target.namespace)
+            raise
 
     async def _keep(self) -> None:
         backoff_s = self._settings.backoff_min_s
