@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -55,7 +55,7 @@ class Connection:
     """
 
     endpoints: tuple[str, ...]
-    token: str | None
+    token: str | None = field(repr=False)
     zone: str | None
     timeout_s: float
     tls_ca: Path | None
