@@ -70,7 +70,7 @@ def test_a_put_that_is_killed_leaves_the_old_file(
     Method: a slow network, so that there is time to kill the process with some of its bytes on
     their way; before any file was stored, `get` says that there is none.
     """
-    paths = [tmp_path / f"file-{number}" for number in range(3)]
+    paths = [tmp_path / f"file-{number}" for number in range(5)]
     for number, path in enumerate(paths):
         path.write_bytes(draw_bytes(FILE_BYTES, seed, number))
     out = tmp_path / "out"
@@ -91,15 +91,15 @@ def test_a_put_that_is_killed_leaves_the_old_file(
     assert (code, out.exists()) == (NOT_FOUND, False)
     code, stored = call(proxied.endpoints, *write, str(paths[1]))
     assert code == 0, stored
-    for at_least in (1, 3 * MIB):
-        killed_put(paths[2], at_least)
+    for path, at_least in ((paths[2], 1), (paths[3], 3 * MIB)):
+        killed_put(path, at_least)
         code, _ = call(proxied.endpoints, *read)
         assert code == 0
         assert out.read_bytes() == paths[1].read_bytes()
-    code, stored = call(proxied.endpoints, *write, str(paths[2]))
+    code, stored = call(proxied.endpoints, *write, str(paths[4]))
     assert code == 0, stored
     assert call(proxied.endpoints, *read)[0] == 0
-    assert out.read_bytes() == paths[2].read_bytes()
+    assert out.read_bytes() == paths[4].read_bytes()
 
 
 @pytest.mark.parametrize("count", [1, 40])
