@@ -37,6 +37,12 @@ def main() -> None:
     parser.add_argument("--model", required=True, help="name on the hub, or a folder")
     parser.add_argument("--endpoints", default="127.0.0.1:7411,127.0.0.1:7412,127.0.0.1:7413")
     parser.add_argument("--zone", default="a", help="the zone that this worker stands in")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=0.1,
+        help="seconds that the cache may cost a prompt; a prefill on a CPU costs far more",
+    )
     arguments = parser.parse_args()
 
     tokenizer = AutoTokenizer.from_pretrained(arguments.model)
@@ -44,8 +50,7 @@ def main() -> None:
     fingerprint = fingerprint_of(model, tokenizer, block_tokens=64)
     # A namespace holds the KV of one fingerprint, so that its name should tell models apart.
     namespace = f"example-{fingerprint.digest().hex()[:16]}"
-    # A prefill on a CPU takes seconds, so that a lookup may take more than the default of 5 ms.
-    settings = GeneratorSettings(lookup_budget_s=0.05)
+    settings = GeneratorSettings(lookup_budget_s=arguments.patience, fetch_min_s=arguments.patience)
 
     with (
         Client(

@@ -41,7 +41,7 @@ def demo(cache: Path, *flags: str, **environment: str) -> subprocess.CompletedPr
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    ended = demo(tmp_path_factory.mktemp("models"), "--short", "--json")
+    ended = demo(tmp_path_factory.mktemp("models"), "--short", "--json", "--lookup-budget", "10")
     assert ended.returncode == 0, ended.stderr
     report: dict[str, Any] = json.loads(ended.stdout)
     return report

@@ -16,11 +16,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from kvorum.client.engines import kv_cache  # noqa: E402
-from kvorum.client.engines.transformers import CachedGenerator, fingerprint_of  # noqa: E402
+from kvorum.client.engines.transformers import fingerprint_of  # noqa: E402
 from tests.engines.conftest import OpenClient  # noqa: E402
 from tests.engines.tiny import (  # noqa: E402
     BLOCK_TOKENS,
     Capture,
+    generator_of,
     go_on,
     keep,
     make_model,
@@ -71,7 +72,7 @@ def test_logits_equal_those_of_the_live_cache(
             layer.keys, layer.values = layer.keys[..., :-1, :], layer.values[..., :-1, :]
     wanted, seen = Capture(), Capture()
     answer = go_on(model, tokens, live, wanted, 12)
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         result = generator.generate(tokens, max_new_tokens=12, logits_processor=[seen])
     assert result.cached_tokens == (shared if more else shared - 1)
     assert seen.equals(wanted)
@@ -81,7 +82,7 @@ def test_logits_equal_those_of_the_live_cache(
 def test_every_prefix_length_gives_the_cold_answer_in_float32(open_client: OpenClient) -> None:
     model, stored, other = make_model(), make_prompt(66), make_prompt(80, seed=2)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         generator.generate(stored, max_new_tokens=1)
         assert generator.flush()
         for shared in range(67):
@@ -99,7 +100,7 @@ def test_asking_again_computes_the_last_token_at_least(
 ) -> None:
     model, tokens = make_model(), make_prompt(length)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         first = generator.generate(tokens, max_new_tokens=4)
         assert generator.flush()
         again = generator.generate(tokens, max_new_tokens=4)
@@ -121,7 +122,7 @@ def test_a_batch_gives_what_each_prompt_gives_alone(open_client: OpenClient) -> 
         stored[:1],
     ]
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         generator.generate(stored, max_new_tokens=1)
         assert generator.flush()
         batch = generator.generate_batch(prompts, max_new_tokens=8)
@@ -140,7 +141,7 @@ def test_a_conversation_goes_on_from_its_own_answer(open_client: OpenClient) -> 
     keep(live, 48)  # 49 tokens have KV, of which three blocks are full
     wanted, seen = Capture(), Capture()
     go_on(model, turn, live, wanted, 6)
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         first = generator.generate(tokens, max_new_tokens=20)
         assert first.tokens == answer
         assert first.store_queued == 3

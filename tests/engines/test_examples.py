@@ -48,8 +48,9 @@ def test_transformers(cluster: LocalCluster, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     folder = demo_model.make_ready(demo_model.TINY, tmp_path).directory
-    first = run("transformers_cached_generator.py", cluster, "--model", folder).splitlines()
-    second = run("transformers_cached_generator.py", cluster, "--model", folder).splitlines()
+    flags = ("--model", folder, "--patience", "5")
+    first = run("transformers_cached_generator.py", cluster, *flags).splitlines()
+    second = run("transformers_cached_generator.py", cluster, *flags).splitlines()
     assert first[0].startswith("0 of ")
     shared = first[1].split()[0]
     assert int(shared) % 64 == 0 < int(shared)

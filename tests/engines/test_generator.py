@@ -20,12 +20,11 @@ from kvorum.cli.ports import free_ports  # noqa: E402
 from kvorum.client import ClientSettings, MissReason  # noqa: E402
 from kvorum.client.engines.transformers import (  # noqa: E402
     CachedGenerator,
-    GeneratorSettings,
     fingerprint_of,
 )
 from kvorum.core.errors import FingerprintError, InvalidArgumentError  # noqa: E402
 from tests.engines.conftest import OpenClient  # noqa: E402
-from tests.engines.tiny import BLOCK_TOKENS, make_model, make_prompt  # noqa: E402
+from tests.engines.tiny import BLOCK_TOKENS, generator_of, make_model, make_prompt  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.engine
 def test_results_say_what_happened(open_client: OpenClient) -> None:
     model, tokens = make_model(), make_prompt(40)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         first = generator.generate(tokens, max_new_tokens=3)
         assert (first.store_queued, first.cached_tokens, len(first.tokens)) == (2, 0, 3)
         assert first.prefix is not None
@@ -51,6 +50,15 @@ def test_results_say_what_happened(open_client: OpenClient) -> None:
         assert not generator.bypassed
 
 
+def test_the_models_speed_bounds_the_first_fetch_already(open_client: OpenClient) -> None:
+    model = make_model()
+    client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
+    with generator_of(model, client) as generator:
+        assert generator._reader.pace.seconds(1) is not None
+        assert generator.store_stats.queued == 0
+        assert client.stats.lookups == 0
+
+
 def test_text_goes_through_the_tokenizer(open_client: OpenClient, tmp_path: Path) -> None:
     file = tmp_path / "tokenizer.json"
     file.write_text(vocabulary.tokenizer_json())
@@ -59,7 +67,7 @@ def test_text_goes_through_the_tokenizer(open_client: OpenClient, tmp_path: Path
     client = open_client(fingerprint_of(model, tokenizer, block_tokens=BLOCK_TOKENS))
     text = "Answer the customer 's question from the knowledge below . " * 3
     ids = tokenizer(text)["input_ids"]
-    with CachedGenerator(model, client, tokenizer=tokenizer) as generator:
+    with generator_of(model, client, tokenizer) as generator:
         by_text = generator.generate(text, max_new_tokens=4)
         assert generator.flush()
         by_ids = generator.generate(ids, max_new_tokens=4)
@@ -73,7 +81,7 @@ def test_sampling_by_the_models_own_configuration(open_client: OpenClient) -> No
     model.generation_config.do_sample = True
     model.generation_config.temperature = 5.0
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         greedy = generator.generate(tokens, max_new_tokens=12)
         torch.manual_seed(3)
         sampled = generator.generate(tokens, max_new_tokens=12, greedy=False)
@@ -84,7 +92,7 @@ def test_sampling_by_the_models_own_configuration(open_client: OpenClient) -> No
 def test_an_end_token_ends_the_answer_and_its_kv_is_not_stored(open_client: OpenClient) -> None:
     model, tokens = make_model(), make_prompt(30)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         free = generator.generate(tokens, max_new_tokens=4, cached=False)
         ended = generator.generate(tokens, max_new_tokens=4, eos_token_id=free.tokens[1])
         assert ended.tokens == free.tokens[:2]
@@ -98,8 +106,7 @@ def test_an_end_token_ends_the_answer_and_its_kv_is_not_stored(open_client: Open
 def test_generated_blocks_are_stored_if_asked_for(open_client: OpenClient, generated: bool) -> None:
     model, tokens = make_model(), make_prompt(20)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    settings = GeneratorSettings(store_generated=generated)
-    with CachedGenerator(model, client, settings=settings) as generator:
+    with generator_of(model, client, store_generated=generated) as generator:
         result = generator.generate(tokens, max_new_tokens=20)
     assert result.store_queued == (2 if generated else 1)
 
@@ -111,8 +118,7 @@ def test_nobody_listens_and_nothing_fails(open_client: OpenClient) -> None:
         endpoints=f"127.0.0.1:{free_ports(1)[0]}",
         settings=ClientSettings(store_deadline_s=1.0),
     )
-    settings = GeneratorSettings(store_deadline_s=1.0)
-    with CachedGenerator(model, client, settings=settings) as generator:
+    with generator_of(model, client, store_deadline_s=1.0) as generator:
         plain = generator.generate(tokens, max_new_tokens=4, cached=False)
         for _ in range(3):
             result = generator.generate(tokens, max_new_tokens=4)
@@ -138,8 +144,7 @@ def test_a_node_that_dies_or_hangs_costs_the_hit_and_no_answer(
         settings=ClientSettings(lookup_budget_s=0.5, store_deadline_s=1.0),
     )
     name = fragile_cluster.members[0].name
-    settings = GeneratorSettings(store_deadline_s=1.0)
-    with CachedGenerator(model, client, settings=settings) as generator:
+    with generator_of(model, client, store_deadline_s=1.0) as generator:
         client.connect()
         first = generator.generate(tokens, max_new_tokens=4)
         assert generator.flush()
@@ -156,14 +161,14 @@ def test_a_node_that_dies_or_hangs_costs_the_hit_and_no_answer(
 def test_another_models_kv_is_never_a_hit(open_client: OpenClient) -> None:
     model, other, tokens = make_model(), make_model(seed=8), make_prompt(40)
     owner = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS), namespace="of-one-model")
-    with CachedGenerator(model, owner) as generator:
+    with generator_of(model, owner) as generator:
         generator.generate(tokens, max_new_tokens=2)
         assert generator.flush()
         assert generator.generate(tokens, max_new_tokens=2).cached_tokens == 32
     fingerprint = fingerprint_of(other, block_tokens=BLOCK_TOKENS)
     for namespace in ("of-one-model", "of-the-other"):
         client = open_client(fingerprint, namespace=namespace)
-        with CachedGenerator(other, client) as generator:
+        with generator_of(other, client) as generator:
             result = generator.generate(tokens, max_new_tokens=2)
             plain = generator.generate(tokens, max_new_tokens=2, cached=False)
         assert result.cached_tokens == 0
@@ -194,9 +199,9 @@ def test_a_model_in_training_is_refused_and_later_bypassed(open_client: OpenClie
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
     model.train()
     with pytest.raises(InvalidArgumentError, match="training"):
-        CachedGenerator(model, client)
+        generator_of(model, client)
     model.eval()
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         model.train()
         result = generator.generate(tokens, max_new_tokens=2)
         assert (result.prefix, result.store_queued) == (None, 0)
@@ -206,7 +211,7 @@ def test_a_model_in_training_is_refused_and_later_bypassed(open_client: OpenClie
 def test_a_changed_adapter_bypasses_the_cache(open_client: OpenClient) -> None:
     model, tokens = make_model(), make_prompt(40)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         generator.generate(tokens, max_new_tokens=2)
         assert generator.flush()
         model.peft_config = {"new": object()}
@@ -222,7 +227,7 @@ def test_prompts_beyond_the_limit_of_a_changing_rotary_embedding_bypass_the_cach
     rope = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
     model = make_model(max_position_embeddings=40, rope_parameters=rope)
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator:
+    with generator_of(model, client) as generator:
         short = generator.generate(make_prompt(40), max_new_tokens=20)
         assert short.store_queued == 2  # the third block would reach beyond the limit
         assert generator.flush()
@@ -235,5 +240,5 @@ def test_prompts_beyond_the_limit_of_a_changing_rotary_embedding_bypass_the_cach
 def test_bad_prompts_are_refused(open_client: OpenClient, bad: Any) -> None:
     model = make_model()
     client = open_client(fingerprint_of(model, block_tokens=BLOCK_TOKENS))
-    with CachedGenerator(model, client) as generator, pytest.raises(InvalidArgumentError):
+    with generator_of(model, client) as generator, pytest.raises(InvalidArgumentError):
         generator.generate(bad)

@@ -16,9 +16,9 @@ from kvorum.cli.demo import model as demo_model  # noqa: E402
 from kvorum.cli.demo import script  # noqa: E402
 from kvorum.cli.exits import UsageError  # noqa: E402
 from kvorum.client.engines import kv_cache  # noqa: E402
-from kvorum.client.engines.transformers import CachedGenerator, fingerprint_of  # noqa: E402
+from kvorum.client.engines.transformers import fingerprint_of  # noqa: E402
 from tests.engines.conftest import OpenClient  # noqa: E402
-from tests.engines.tiny import Capture, go_on, prefill  # noqa: E402
+from tests.engines.tiny import Capture, generator_of, go_on, prefill  # noqa: E402
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -59,7 +59,7 @@ def test_a_real_model_goes_on_bit_for_bit(
     assert client.store(tokens[:SHARED], kv).stored == 4
     wanted, seen = Capture(), Capture()
     answer = go_on(model, tokens, live, wanted, 8)
-    with CachedGenerator(model, client, tokenizer=tokenizer) as generator:
+    with generator_of(model, client, tokenizer) as generator:
         result = generator.generate(tokens, max_new_tokens=8, logits_processor=[seen])
         assert result.cached_tokens == SHARED
         assert seen.equals(wanted)

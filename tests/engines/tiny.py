@@ -10,7 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from kvorum.client import Client  # noqa: E402
 from kvorum.client.engines import kv_cache  # noqa: E402
+from kvorum.client.engines.transformers import CachedGenerator, GeneratorSettings  # noqa: E402
 
 BLOCK_TOKENS: Final = 16
 VOCABULARY: Final = 512
@@ -39,6 +41,19 @@ def make_prompt(length: int, *, seed: int = 1) -> Any:
     """Return `length` token ids drawn from a seed."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(1, VOCABULARY, (length,), generator=generator)
+
+
+def generator_of(
+    model: Any, client: Client, tokenizer: Any = None, **settings: Any
+) -> CachedGenerator:
+    """Return a generator that waits for the cluster as long as it takes.
+
+    So small a model recomputes in less time than a busy machine may need to answer.
+    """
+    patient = {"fetch_min_s": 5.0, **settings}
+    return CachedGenerator(
+        model, client, tokenizer=tokenizer, settings=GeneratorSettings(**patient)
+    )
 
 
 @dataclass

@@ -11,6 +11,7 @@ from kvorum.cli.demo.view import plain_view, rich_view
 from kvorum.cli.exits import ExitCode
 from kvorum.cli.options import common_options
 from kvorum.cli.output import is_terminal, print_json
+from kvorum.core.limits import CALL_S_MAX
 
 
 @click.command("demo")
@@ -30,8 +31,17 @@ from kvorum.cli.output import is_terminal, print_json
     show_default=True,
     help="Decides whether plain or cached generation comes first, question by question.",
 )
+@click.option(
+    "--lookup-budget",
+    "lookup_budget_s",
+    type=click.FloatRange(0.001, CALL_S_MAX),
+    default=0.1,
+    show_default=True,
+    metavar="SECONDS",
+    help="What a lookup may cost a question; a client's own default is 0.005.",
+)
 @common_options
-def command(model_name: str, short: bool, seed: int, as_json: bool) -> int:
+def command(model_name: str, short: bool, seed: int, lookup_budget_s: float, as_json: bool) -> int:
     """Serve a real model's KV from a three-zone cluster, and kill a zone.
 
     Two worker processes answer the questions of a customer-service script. Every question is
@@ -40,7 +50,7 @@ def command(model_name: str, short: bool, seed: int, as_json: bool) -> int:
     """
     from kvorum.cli.demo.play import DemoOptions, run_demo  # noqa: PLC0415  # starts processes
 
-    options = DemoOptions(model=model_name, short=short, seed=seed)
+    options = DemoOptions(model=model_name, short=short, seed=seed, lookup_budget_s=lookup_budget_s)
     report = run_demo(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
     if as_json:
         print_json(report.to_json())

@@ -26,7 +26,7 @@ Progress: TypeAlias = Callable[[str], None]
 
 ZONES: Final = 3
 REPLICAS: Final = 2
-LOOKUP_BUDGET_S: Final = 0.050
+LOOKUP_BUDGET_S_DEFAULT: Final = 0.1
 MEMORY_BYTES_DEFAULT: Final = 256 << 20
 
 _MAKE_S: Final = 600.0
@@ -47,6 +47,7 @@ class DemoOptions:
         model: "smollm2" or "tiny".
         short: six questions with short answers instead of sixteen.
         seed: decides for each question whether the plain generation comes first.
+        lookup_budget_s: seconds that a lookup may take.
         memory_bytes: bytes of each node's arena.
         cache: folder for models; None for `model.cache_directory()`.
 
@@ -57,6 +58,7 @@ class DemoOptions:
     model: str = model.REAL
     short: bool = False
     seed: int = 1
+    lookup_budget_s: float = LOOKUP_BUDGET_S_DEFAULT
     memory_bytes: int = MEMORY_BYTES_DEFAULT
     cache: Path | None = None
 
@@ -117,7 +119,7 @@ def run_demo(options: DemoOptions, progress: Progress = lambda _: None) -> DemoR
         short=options.short,
         block_tokens=model.BLOCK_TOKENS[options.model],
         max_new_tokens=options.max_new_tokens,
-        lookup_budget_s=LOOKUP_BUDGET_S,
+        lookup_budget_s=options.lookup_budget_s,
         zone_killed=zone,
         processes_killed=killed,
         rows=tuple(stage.rows),
@@ -192,7 +194,7 @@ def _workers(
                         ready=ready,
                         block_tokens=model.BLOCK_TOKENS[options.model],
                         max_new_tokens=options.max_new_tokens,
-                        lookup_budget_s=LOOKUP_BUDGET_S,
+                        lookup_budget_s=options.lookup_budget_s,
                     )
                 )
             )

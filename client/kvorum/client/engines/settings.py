@@ -17,8 +17,8 @@ class GeneratorSettings:
         lease_s: seconds for which found blocks are to stay readable until they are fetched.
         fetch_min_s: seconds that a fetch may always take.
         fetch_deadline_s: seconds that a fetch may take at most.
-        fetch_share: share of the time to recompute a prefix that its fetch may take, once the
-            model's speed is known; above 0, at most 1.
+        fetch_share: share of the time to recompute a prefix that its fetch may take, above 0 and
+            at most 1: by so much can a cluster that fails in the middle of a fetch delay a prompt.
         store_generated: whether full blocks that hold generated tokens are stored too, for
             conversations that go on.
         store_deadline_s: seconds that one store in the background may take.

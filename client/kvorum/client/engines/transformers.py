@@ -38,6 +38,7 @@ from kvorum.client.engines.kv_cache import (
     layers_of,
     nbytes,
     new_cache,
+    text_config,
 )
 from kvorum.client.engines.prefix import Prefix, PrefixReader
 from kvorum.client.engines.settings import GeneratorSettings
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["CachedGenerator", "Generation", "GeneratorSettings", "Prefix", "fingerprint_of"]
 
 _LOG: Final = logging.getLogger(__name__)
+
+_PACE_TOKENS: Final = 64
 
 
 class CachedGenerator:
@@ -107,6 +110,10 @@ class CachedGenerator:
         self._reader = PrefixReader(client, self._shape, self._settings)
         self._bypassed: Counter[str] = Counter()
         self._queue = StoreQueue(self._settings.store_jobs_max, self._settings.store_bytes_max)
+        # How fast the model is bounds every fetch, the first one too.
+        positions = getattr(text_config(model), "max_position_embeddings", None) or _PACE_TOKENS
+        sample = [0] * min(_PACE_TOKENS, positions - 1)
+        self.generate(sample, max_new_tokens=1, cached=False)
 
     def __enter__(self) -> Self:
         return self
@@ -164,10 +171,10 @@ class CachedGenerator:
         known = 0 if prefix is None else self._restore(cache, prefix, tokens.size)
         sequence = self._run(tokens, cache, arguments)
         total_s = time.perf_counter() - started
+        spent_s = 0.0 if prefix is None else prefix.lookup_s + prefix.fetch_s
+        self._reader.pace.observe(tokens.size - known, first.at - started - spent_s)
         queued = 0
         if prefix is not None:
-            spent_s = prefix.lookup_s + prefix.fetch_s
-            self._reader.pace.observe(tokens.size - known, first.at - started - spent_s)
             queued = self._store(sequence, tokens.size, cache, prefix.tokens)
         new = tuple(sequence[tokens.size :])
         text = None
