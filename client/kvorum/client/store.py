@@ -145,11 +145,13 @@ class Store:
         tried: set[str] = set()
         async with places:
             for attempt in range(self._settings.attempts_max):
+                if not group.open():
+                    return
                 if len(tried) == len(group.replicas):
                     tried.clear()
                     await self._pause(group, attempt, job)
                 untried = [m for m in self._order(group.replicas) if m.name not in tried]
-                if not untried or not group.open() or time.monotonic() >= job.end:
+                if not untried or time.monotonic() >= job.end:
                     return
                 if attempt:
                     self._stats.failovers += 1
