@@ -29,7 +29,7 @@ class Offers(Store):
         self.answers = answers
         self.steps: list[str] = []
 
-    async def _store_at(self, member: Member, blocks: Sequence[_Block], job: _Job) -> None:
+    async def _store_at(self, member: Member, blocks: Sequence[_Block], job: _Job) -> None:  # noqa: ARG002
         self.steps.append(member.name)
         for block in blocks:
             if self.answers[len(self.steps) - 1 - self.steps.count("pause")]:
@@ -37,7 +37,7 @@ class Offers(Store):
             else:
                 block.error = OverloadedError("busy")
 
-    async def _pause(self, group: _Group, attempt: int, job: _Job) -> None:
+    async def _pause(self, group: _Group, attempt: int, job: _Job) -> None:  # noqa: ARG002
         self.steps.append("pause")
 
 
