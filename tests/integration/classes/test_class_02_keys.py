@@ -11,9 +11,10 @@ from tests.integration.classes.conftest import Connect
 from tests.integration.support.children import answer, child
 from tests.integration.support.looker import KINDS
 from tests.integration.support.prompts import PATIENCE_S, Prompt, load, same_kv, store
-from tests.integration.support.values import OPAQUE, draw_bytes, generator
-from tests.integration.support.wire import Block, Wire
+from tests.integration.support.values import OPAQUE, draw_bytes, draw_tokens, generator
+from tests.integration.support.wire import CALL_S, Block, Wire, request_context, typed
 
+NEVER_STORED = common_pb2.MISS_REASON_NEVER_STORED
 HASH_SEEDS = ("0", "1", "random", "random", "4294967295", "random")
 
 
@@ -75,6 +76,25 @@ def test_keys_that_share_their_first_64_bits_never_cross(wire: Wire, name: str, 
     left = wire.get_blocks(scope, present)
     assert bytes(left[0].data) == b""
     assert [bytes(g.data) for g in left[1:]] == [b.payload for b in present[1:]]
+
+
+def test_a_node_computes_the_keys_that_clients_do(wire: Wire, name: str, seed: int) -> None:
+    """Goal: a client in another language may leave the hashing to the node.
+
+    Method: look a prompt up by its token ids, with a part of a block behind, and by its keys.
+    """
+    scope = wire.create(name, OPAQUE)
+    tokens = draw_tokens(5 * 16 + 7, seed)
+    blocks = scope.blocks(tokens, [draw_bytes(100, seed, i) for i in range(3)])
+    wire.put(scope, blocks)
+    request = cache_pb2.LookupRequest(
+        context=request_context(), namespace=scope.ref, token_ids=tokens, describe=True
+    )
+    with typed(wire.address):
+        answer = wire.cache.Lookup(request, timeout=CALL_S)
+    assert answer.present_blocks == 3
+    assert [block.miss for block in answer.blocks] == [0, 0, 0, *[NEVER_STORED] * 2]
+    assert list(answer.blocks[:3]) == list(wire.lookup(scope, [b.key for b in blocks]).blocks)
 
 
 def test_one_other_token_ends_the_prefix_there(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
-from kvorum.client import Client, Hit, MissReason, StoreOutcome
+from kvorum.client import Client, Hit, MissReason, NamespacePolicy, StoreOutcome
 from tests.integration.classes.conftest import Connect
 from tests.integration.support.clusters import MIB
 from tests.integration.support.prompts import PATIENCE_S
@@ -97,6 +97,24 @@ def test_touch_renews_a_lease(small: LocalCluster, connect: Connect, name: str, 
     press(client, seed)
     fetched = client.fetch(hit, deadline_s=PATIENCE_S)
     assert [bytes(block) for block in fetched.blocks] == payloads(seed)
+
+
+def test_a_lease_does_not_outlast_the_namespaces_ttl(
+    small: LocalCluster, connect: Connect, name: str, seed: int
+) -> None:
+    """Goal: what a policy ends has ended, and the fetch says so. Method: a TTL under a lease."""
+    client = connect(small.endpoints, name, OPAQUE, policy=NamespacePolicy(ttl_s=0.5))
+    tokens = store(client, seed)
+    hit = client.lookup(tokens, budget_s=PATIENCE_S, lease_s=60)
+    assert hit.lease_until is None or hit.lease_until <= time.monotonic() + 0.5
+    gone = eventually(
+        lambda: client.fetch(hit, deadline_s=PATIENCE_S),
+        "the blocks expire",
+        holds=lambda fetched: not fetched,
+    )
+    assert (gone.reason, gone.blocks) == (MissReason.EXPIRED, [])
+    late = client.lookup(tokens, budget_s=PATIENCE_S)
+    assert (late.tokens, late.reason) == (0, MissReason.EXPIRED)
 
 
 def test_the_lease_is_seen_and_bounded(

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from kvorum.cli import LocalCluster, LocalSettings
-from kvorum.client import MissReason
+from kvorum.client import MissReason, NamespacePolicy
 from kvorum.core.errors import (
     KvorumError,
     NamespaceNotFoundError,
     PermissionDeniedError,
+    QuotaError,
     UnauthenticatedError,
 )
 from kvorum.placement import ClusterFile
@@ -20,7 +21,7 @@ from kvorum.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.classes.conftest import Connect
 from tests.integration.support.clusters import MIB
 from tests.integration.support.prompts import PATIENCE_S, Prompt, load, same_kv, store
-from tests.integration.support.values import TENSORS, draw_bytes, draw_tokens
+from tests.integration.support.values import OPAQUE, TENSORS, draw_bytes, draw_tokens
 from tests.integration.support.wire import CALL_S, Scope, Wire, request_context, typed
 
 RED, BLUE = "token-of-the-red-tenant", "token-of-the-blue-tenant"
@@ -154,6 +155,36 @@ def test_lists_and_counters_are_ones_own(red: Wire, blue: Wire, name: str, seed:
     assert after == before
     [own] = [n for n in red.status().namespaces if n.name == scope.name]
     assert (own.blocks, own.lookup_hits) == (1, 1)
+
+
+def test_a_quota_is_ones_own(shared: LocalCluster, connect: Connect, name: str, seed: int) -> None:
+    """Goal: who stores much evicts their own blocks, and never another's.
+
+    Method: a namespace of 1 MiB takes four; the other tenant's prompt stays. Pinned to its quota,
+    the next store is refused as QUOTA, and unpinned it succeeds.
+    """
+    kept = connect(shared.endpoints, name, token=BLUE)
+    prompt = Prompt.draw(4, seed)
+    store(kept, prompt)
+    limited = connect(
+        shared.endpoints, name, OPAQUE, token=RED, policy=NamespacePolicy(quota_bytes=MIB)
+    )
+    tokens = [draw_tokens(16, seed, i) for i in range(64)]
+    for one in tokens:
+        assert limited.store(one, [draw_bytes(64 << 10, seed)], deadline_s=PATIENCE_S).stored
+    status = next(iter(limited.status()))
+    [use] = [use for use in status.namespaces if use.name == name]
+    assert 0 < use.used_bytes <= MIB
+    assert same_kv(load(kept, prompt.tokens), prompt)
+
+    pinned = [one for one in tokens if limited.pin(one)]
+    refused = limited.store(draw_tokens(16, seed, 99), [bytes(64 << 10)], deadline_s=1)
+    assert [type(error) for error in refused.errors] == [QuotaError]
+    assert pinned
+    for one in pinned:
+        assert limited.unpin(one) == 1
+    again = limited.store(draw_tokens(16, seed, 99), [bytes(64 << 10)], deadline_s=PATIENCE_S)
+    assert again.stored == 1
 
 
 @pytest.mark.parametrize("token", [None, "wrong-token-of-nobody", RED + "x", RED[:-1], ""])
