@@ -92,7 +92,7 @@ class CacheServiceServicer(object):
 
     def Get(self, request, context):
         """Reads parts of blocks. The answer is a stream of frames of at most 1 MiB of payload; a slow
-        reader slows the stream and costs the node no memory.
+        reader slows the stream and costs the node about a frame of memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

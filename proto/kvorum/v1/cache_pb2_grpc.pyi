@@ -39,7 +39,7 @@ class CacheServiceStub:
     """Finds the longest prefix that is present, and promises to keep it for a while."""
     Get: _grpc.UnaryStreamMultiCallable[_cache_pb2.GetRequest, _cache_pb2.GetResponse]
     """Reads parts of blocks. The answer is a stream of frames of at most 1 MiB of payload; a slow
-    reader slows the stream and costs the node no memory.
+    reader slows the stream and costs the node about a frame of memory.
     """
     Put: _grpc.StreamUnaryMultiCallable[_cache_pb2.PutRequest, _cache_pb2.PutResponse]
     """Stores parts of blocks. The first message opens the batch, the others carry payload. A block
@@ -69,7 +69,7 @@ class CacheServiceAsyncStub(CacheServiceStub):
     """Finds the longest prefix that is present, and promises to keep it for a while."""
     Get: _aio.UnaryStreamMultiCallable[_cache_pb2.GetRequest, _cache_pb2.GetResponse]  # type: ignore[assignment]
     """Reads parts of blocks. The answer is a stream of frames of at most 1 MiB of payload; a slow
-    reader slows the stream and costs the node no memory.
+    reader slows the stream and costs the node about a frame of memory.
     """
     Put: _aio.StreamUnaryMultiCallable[_cache_pb2.PutRequest, _cache_pb2.PutResponse]  # type: ignore[assignment]
     """Stores parts of blocks. The first message opens the batch, the others carry payload. A block
@@ -108,7 +108,7 @@ class CacheServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_cache_pb2.GetResponse], _abc.AsyncIterator[_cache_pb2.GetResponse]]:
         """Reads parts of blocks. The answer is a stream of frames of at most 1 MiB of payload; a slow
-        reader slows the stream and costs the node no memory.
+        reader slows the stream and costs the node about a frame of memory.
         """
 
     @_abc_1.abstractmethod

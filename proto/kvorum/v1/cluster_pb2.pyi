@@ -89,7 +89,9 @@ class GetTopologyResponse(_message.Message):
     epoch: _builtins.int
     """Version of the slot map."""
     map_digest: _builtins.bytes
-    """SHA3-256 of the map, 32 bytes; see docs/architecture.md."""
+    """SHA3-256 over all that members must agree on (map, key secret, tenants, first namespaces),
+    32 bytes.
+    """
     @_builtins.property
     def answerer(self) -> _common_pb2.Answerer:
         """Who answers."""

@@ -251,7 +251,7 @@ class RequestContext(_message.Message):
     protocol_version: _builtins.int
     """Protocol version of the caller; 1. Any other is refused with PROTOCOL_VERSION."""
     map_digest: _builtins.bytes
-    """SHA3-256 of the caller's cluster map, 32 bytes; empty for a caller that has no map.
+    """`GetTopologyResponse.map_digest` of the caller's map, 32 bytes; empty for a caller without one.
     A different digest is refused with MAP_MISMATCH.
     """
     incarnation: _builtins.int

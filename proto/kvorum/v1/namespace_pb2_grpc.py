@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class NamespaceServiceStub(object):
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     def __init__(self, channel):
@@ -64,8 +65,9 @@ class NamespaceServiceStub(object):
 
 
 class NamespaceServiceServicer(object):
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     def CreateNamespace(self, request, context):
@@ -140,8 +142,9 @@ def add_NamespaceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NamespaceService(object):
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     @staticmethod

@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class NamespaceServiceStub:
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     @_typing.overload
@@ -48,8 +49,9 @@ class NamespaceServiceStub:
 
 @_typing.type_check_only
 class NamespaceServiceAsyncStub(NamespaceServiceStub):
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -65,8 +67,9 @@ class NamespaceServiceAsyncStub(NamespaceServiceStub):
     """Deletes a namespace with all its blocks."""
 
 class NamespaceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Namespaces of the caller's tenant. Writes reach every member that is up; one that was down is told
-    when it comes back. Concurrent changes: the higher revision wins.
+    """Namespaces of the caller's tenant. A write is told to every member and succeeds when a majority of
+    the zones has it; a member that was down is told when it comes back. Concurrent changes: the higher
+    revision wins.
     """
 
     @_abc_1.abstractmethod

@@ -42,7 +42,9 @@ class HelloRequest(_message.Message):
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamespaceRecord]:
-        """All namespaces that the caller knows, deleted ones included."""
+        """Namespaces that the caller knows, deleted ones included: all of them, or in turns as many as
+        fit into 4 MiB.
+        """
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class HelloResponse(_message.Message):
 
     @_builtins.property
     def namespaces(self) -> _containers.RepeatedCompositeFieldContainer[Global___NamespaceRecord]:
-        """All namespaces that it knows, deleted ones included."""
+        """Namespaces that it knows, likewise."""
 
     def __init__(
         self,
