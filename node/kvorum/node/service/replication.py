@@ -16,7 +16,10 @@ from kvorum.v1 import common_pb2, replication_pb2, replication_pb2_grpc
 from kvorum.v1.frames import Frame
 
 SILENCE_S_MAX: Final = 15.0
-"""Seconds without a message after which a pipe is broken; a living peer sends one each second."""
+"""Seconds without a message, or without reading one, after which a pipe is broken.
+
+A living peer sends one each second, and reads as fast as it can.
+"""
 
 
 class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
@@ -68,12 +71,12 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
                     raise DeadlineError(f"{name} has opened another pipe", field="open")
                 stream.take(frame)
                 self._note(name, stream)
-                await context.write(
-                    replication_pb2.ReplicateResponse(
-                        acknowledged_sequence=stream.acknowledged,
-                        refused_sequences=stream.take_refused(),
-                    )
+                answer = replication_pb2.ReplicateResponse(
+                    acknowledged_sequence=stream.acknowledged,
+                    refused_sequences=stream.take_refused(),
                 )
+                async with asyncio.timeout(SILENCE_S_MAX):
+                    await context.write(answer)
         finally:
             stream.abort()
             if self._streams.get(name) is mine:
