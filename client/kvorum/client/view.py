@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from kvorum.client.nodes import NodeInfo, NodeState, Topology
@@ -57,7 +57,7 @@ class View:
     namespace: str
     fingerprint: Fingerprint
     fingerprint_digest: bytes
-    salt: bytes
+    salt: bytes = field(repr=False)
     replicas: int
 
     def chain(self, tokens: Tokens) -> Chain:
