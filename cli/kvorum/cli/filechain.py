@@ -32,7 +32,6 @@ EXTENT_BYTES: Final = EXTENT_BLOCKS * BLOCK_BYTES
 FILE_BYTES_MAX: Final = 1 << 40
 TOKEN_FILE_BYTES_MAX: Final = 256 << 20
 NAME_BYTES_MAX: Final = 4_096
-SHA256_BYTES: Final = 32
 
 _RECORD: Final = struct.Struct("<4sIIQ32s12x")
 _MAGIC: Final = b"KVF1"

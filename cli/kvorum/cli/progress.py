@@ -45,7 +45,7 @@ def transfer_bar(label: str, *, quiet: bool) -> Iterator[Transfer]:
         yield Transfer(label)
         return
     from rich.console import Console  # noqa: PLC0415  # only a terminal needs them
-    from rich.progress import (  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415  # likewise
         BarColumn,
         DownloadColumn,
         Progress,

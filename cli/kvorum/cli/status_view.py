@@ -135,7 +135,7 @@ def plain(report: dict[str, Any]) -> str:
 def rich_view(report: dict[str, Any], width: int) -> RenderableType:
     """Return the report as rich renders it on a terminal of `width` characters."""
     from rich.console import Group  # noqa: PLC0415  # only a terminal needs rich
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415  # likewise
 
     health = report["health"]
     title = Text(f"{headline(report)}, health ")

@@ -22,7 +22,7 @@ class StopRequests:
         """Whether someone asked again."""
         return self._count > 1
 
-    def _add(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _add(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002  # a handler's
         self._count += 1
 
     @contextlib.contextmanager

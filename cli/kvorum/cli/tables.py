@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     import rich.table
@@ -68,8 +68,8 @@ class Table:
     def rich(self, styles: Mapping[str, str]) -> rich.table.Table:
         """Return the table as rich renders it; a cell that `styles` names is drawn so."""
         import rich.box  # noqa: PLC0415  # only a terminal needs rich
-        import rich.table  # noqa: PLC0415
-        import rich.text  # noqa: PLC0415
+        import rich.table  # noqa: PLC0415  # likewise
+        import rich.text  # noqa: PLC0415  # likewise
 
         table = rich.table.Table(
             title=self.title,
@@ -78,8 +78,8 @@ class Table:
             box=rich.box.SIMPLE_HEAD,
         )
         for column in self.columns:
-            side = "left" if column in self.left else "right"
-            table.add_column(column, justify=side, no_wrap=True)  # type: ignore[arg-type]
+            side: Literal["left", "right"] = "left" if column in self.left else "right"
+            table.add_column(column, justify=side, no_wrap=True)
         for row in self.rows:
             table.add_row(*(rich.text.Text(cell, style=styles.get(cell, "")) for cell in row))
         return table

@@ -106,7 +106,7 @@ class NodeStatus:
     Attributes:
         info: which node.
         error: why it did not answer; None if it did.
-        breaker: state of this client's breaker: "closed", "open" or "half-open".
+        breaker: state of this client's breaker: "closed", "doubted", "open" or "half-open".
         uptime_s: seconds since its birth.
         version: version of Kvorum that it runs.
         arena_bytes: bytes of the arena.
