@@ -19,7 +19,11 @@ from kvorum.client.view import (
     parse_map,
     replicas_kept,
 )
-from kvorum.core.errors import InvalidArgumentError, NamespaceNotFoundError
+from kvorum.core.errors import (
+    InvalidArgumentError,
+    NamespaceConflictError,
+    NamespaceNotFoundError,
+)
 from kvorum.core.fingerprint import Fingerprint
 from kvorum.placement import ClusterMap, Member
 from kvorum.v1 import cluster_pb2, namespace_pb2
@@ -136,10 +140,9 @@ class Finder:
         members = _one_of_each_zone(cluster_map, self._target.zone)
         context = request_context(map_digest)
         get = namespace_pb2.GetNamespaceRequest(context=context, name=self._target.namespace)
+        asking = [partial(self._get_namespace, member, get) for member in members]
         try:
-            return await first_success(
-                [partial(self._get_namespace, member, get) for member in members], _STAGGER_S
-            )
+            return await first_success(asking, _STAGGER_S)
         except NamespaceNotFoundError:
             if not self._target.create:
                 raise
@@ -149,10 +152,15 @@ class Finder:
             policy=self._target.policy.to_message(),
         )
         make = namespace_pb2.CreateNamespaceRequest(context=context, namespace=wanted)
-        return await first_success(
-            [partial(self._create_namespace, member, make) for member in members],
-            self._timeout_s,
-        )
+        try:
+            return await first_success(
+                [partial(self._create_namespace, member, make) for member in members],
+                self._timeout_s,
+            )
+        except NamespaceConflictError:
+            # Somebody made it since, with another policy, which is no conflict: it keeps its own.
+            # Another fingerprint is one, and `find` says so.
+            return await first_success(asking, _STAGGER_S)
 
     async def _get_namespace(
         self, member: Member, request: namespace_pb2.GetNamespaceRequest

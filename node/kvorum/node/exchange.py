@@ -16,7 +16,7 @@ from typing import Final
 from kvorum.core import limits
 from kvorum.core.errors import KvorumError
 from kvorum.node.driver import Driver
-from kvorum.node.engine.events import ApplyNamespace, NamespaceRecord
+from kvorum.node.engine.events import ApplyNamespace, NamespaceId, NamespaceRecord
 from kvorum.node.service.wire import record_message, record_of
 from kvorum.v1 import replication_pb2
 
@@ -77,6 +77,12 @@ class NamespaceExchange:
             KvorumError: the record is malformed, or one namespace too many.
         """
         return self._driver.tell(ApplyNamespace(record_of(message, self._zones)))
+
+    def known(self, message: replication_pb2.NamespaceRecord) -> replication_pb2.NamespaceRecord:
+        """Return what this node holds under the name of a record that was no news."""
+        name = NamespaceId(message.namespace.tenant, message.namespace.name)
+        record = self._driver.engine.namespace(name)
+        return message if record is None else record_message(record)
 
 
 def _pages(records: Iterable[NamespaceRecord]) -> list[list[replication_pb2.NamespaceRecord]]:

@@ -67,7 +67,8 @@ class Heartbeats:
         """Tell every member of a changed namespace; return the zones of those that answered.
 
         Members that seem to be down are told, too: they may just have come back. One that is down
-        indeed costs the deadline of a heartbeat.
+        indeed costs the deadline of a heartbeat. A member that holds a record that goes before this
+        one says so, and this node takes it in: of two changes at once, one does not succeed.
         """
         message = record_message(record)
         async with asyncio.TaskGroup() as group:
@@ -77,7 +78,7 @@ class Heartbeats:
     async def _tell(self, member: Member, record: replication_pb2.NamespaceRecord) -> bool:
         request = replication_pb2.ApplyNamespaceRequest(context=self._context(), record=record)
         try:
-            await self._stubs[member.name].ApplyNamespace(
+            response = await self._stubs[member.name].ApplyNamespace(
                 request,
                 timeout=HEARTBEAT_DEADLINE_S,
                 metadata=self._metadata,
@@ -86,6 +87,8 @@ class Heartbeats:
         except grpc.aio.AioRpcError as error:
             self._note(member, status.from_rpc_error(error, member.name))
             return False
+        if response.HasField("known"):
+            self._exchange.take_in(member.name, [response.known])
         return True
 
     async def _beat_on(self, member: Member) -> None:

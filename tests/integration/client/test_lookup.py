@@ -312,6 +312,26 @@ async def test_a_namespace_of_another_model_is_a_conflict(
         assert (hit.tokens, hit.reason) == (0, MissReason.FINGERPRINT)
 
 
+async def test_a_namespace_that_somebody_else_made_meanwhile_is_used(
+    cluster: LyingCluster, connect: Connect
+) -> None:
+    """Method: it appears, with another policy, between the question for it and its making."""
+    await connect(cluster)
+    made = cluster.namespaces.pop("n")
+    conflict = NamespaceConflictError("n exists with another policy", field="namespace.policy")
+    cluster.every(lambda faults: faults.errors.update(CreateNamespace=conflict))
+    entered = cluster.node("a").enter
+
+    async def appear(method: str, context: object) -> None:
+        if method == "CreateNamespace":
+            cluster.namespaces["n"] = made
+        await entered(method, context)
+
+    cluster.node("a").enter = appear  # type: ignore[method-assign]  # it is asked first
+    await connect(cluster)
+    assert cluster.calls("CreateNamespace") > 1
+
+
 async def test_a_stray_node_does_not_lead_the_client_away(
     cluster: LyingCluster, connect: Connect
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kvorum.core import errors
 from kvorum.node import Node
+from kvorum.node.engine.events import ApplyNamespace, NamespaceId
 from kvorum.placement import NamespaceSpec
 from kvorum.v1 import cache_pb2, common_pb2, namespace_pb2
 from tests.integration.node.rig import CALL_S, OPAQUE, Caller, local_file, part, running
@@ -136,6 +137,27 @@ async def test_a_change_reaches_every_member() -> None:
             with pytest.raises(errors.NamespaceNotFoundError):
                 await get(caller, "everywhere")
             await caller.channel.close()
+
+
+async def test_of_two_changes_at_once_one_succeeds() -> None:
+    """Goal: a change that loses says so, also if its node has not heard of the other one yet.
+
+    Method: another node has the other change and has told nobody.
+    """
+    async with (
+        running(local_file(3), NAMES, heartbeat_s=20, down_after_s=60) as nodes,
+        Caller(nodes[0].address) as caller,
+    ):
+        await all_up(nodes)
+        await caller.create("contested", replicas=2)
+        first = nodes[1]._driver.engine.namespace(NamespaceId("default", "contested"))
+        assert first is not None
+        winner = replace(first, policy=replace(first.policy, ttl_ms=9), revision=2)
+        nodes[1]._driver.tell(ApplyNamespace(winner))
+        with pytest.raises(errors.NamespaceConflictError) as caught:
+            await update(caller, "contested", policy=policy(ttl_ms=5), if_revision=1)
+        assert caught.value.field == "namespace.revision"
+        assert (await get(caller, "contested")).policy.ttl_ms == 9
 
 
 async def test_a_member_that_was_away_catches_up() -> None:

@@ -88,7 +88,9 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
     ) -> replication_pb2.ApplyNamespaceResponse:
         """Hear of a namespace that changed."""
         self._desk.gatekeeper.peer(request.context, context)
-        return replication_pb2.ApplyNamespaceResponse(applied=self._exchange.apply(request.record))
+        if self._exchange.apply(request.record):
+            return replication_pb2.ApplyNamespaceResponse(applied=True)
+        return replication_pb2.ApplyNamespaceResponse(known=self._exchange.known(request.record))
 
     def _peer(self, caller: common_pb2.Answerer) -> str:
         if not self._membership.knows(caller.node):
