@@ -138,7 +138,7 @@ class LocalCluster:
                 self._end_processes()
                 if settings.port or draw == _PORT_DRAWS_MAX or not taken_ports(ports):
                     raise
-                _LOG.info("ports taken, drawing others, draw=%d", draw)
+                _LOG.info("ports taken, drawing others: draw=%d", draw)
             else:
                 return
 

@@ -20,7 +20,7 @@ from kvorum.core.errors import (
 )
 from kvorum.v1 import common_pb2
 
-_log = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 _DRAINING_S: Final = 2.0
 
@@ -96,7 +96,7 @@ class Health:
                 f"{node.incarnation}"
             )
         if node.incarnation and answerer.incarnation > node.incarnation:
-            _log.info("node was born again node=%s incarnation=%d", name, answerer.incarnation)
+            _LOG.info("node was born again: node=%s incarnation=%d", name, answerer.incarnation)
         node.incarnation = answerer.incarnation
         node.breaker.success()
 
@@ -126,12 +126,12 @@ class Health:
         node.breaker.probe_ended(now, answered=answered)
         self._note_open(node, opens)
         if closed and node.breaker.allows:
-            _log.info("node answers again node=%s", name)
+            _LOG.info("node answers again: node=%s", name)
 
     def _note_open(self, node: NodeHealth, opens_before: int) -> None:
         if node.breaker.opens > opens_before:
             self._stats.breaker_opens += 1
-            _log.warning("breaker opened node=%s", node.name)
+            _LOG.warning("breaker opened: node=%s", node.name)
 
     def probes_due(self, now: float) -> list[str]:
         """Return the nodes to probe now."""

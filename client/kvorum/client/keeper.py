@@ -37,7 +37,7 @@ from kvorum.core.errors import (
 from kvorum.placement import ClusterMap
 from kvorum.v1 import cluster_pb2
 
-_log = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 _REFRESH_S: Final = 30.0
 _OUT_OF_DATE: Final = (MapMismatchError, NotOwnerError, IncarnationError, NamespaceNotFoundError)
@@ -185,7 +185,7 @@ class Keeper:
                 await self._prober.run(group, lambda: self.view.map if self.view else None)
         except Exception:
             # Lookups and stores make a miss and a refusal of it, and would hide it.
-            _log.exception("background work failed namespace=%s", self._target.namespace)
+            _LOG.exception("background work failed: namespace=%s", self._target.namespace)
             raise
 
     async def _keep(self) -> None:
@@ -218,7 +218,7 @@ class Keeper:
 
     def _note(self, error: KvorumError) -> None:
         if self.error is None or type(error) is not type(self.error):
-            _log.warning("cluster not usable namespace=%s error=%s", self._target.namespace, error)
+            _LOG.warning("cluster not usable: namespace=%s: %s", self._target.namespace, error)
         self.error = error
         if is_in_vain(error):
             self.view = None  # denied, deleted or made anew for another model

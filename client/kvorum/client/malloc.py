@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Final
 
-_log = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 SWITCH: Final = "KVORUM_MALLOC_TUNING"
 
@@ -32,7 +32,7 @@ def tune() -> bool:
     # Both are needed: the first says where blocks come from, the second when free memory at the
     # end of the heap goes back.
     done = set_option(_M_MMAP_THRESHOLD, _MMAP_BYTES) and set_option(_M_TRIM_THRESHOLD, _TRIM_BYTES)
-    _log.debug("malloc tuned ok=%s", done)
+    _LOG.debug("malloc tuned: ok=%s", done)
     return done
 
 

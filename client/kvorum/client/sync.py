@@ -25,7 +25,7 @@ from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from kvorum.core.fingerprint import Fingerprint
 from kvorum.core.keys import Tokens
 
-_log = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ class _Runner:
                 if calls := asyncio.all_tasks() - {asyncio.current_task()}:
                     await asyncio.wait(calls)  # their channels are gone: they end by themselves
         except TimeoutError:
-            _log.warning("client did not close in time limit_s=%g", _CLOSE_S)
+            _LOG.warning("client did not close in time: limit_s=%g", _CLOSE_S)
 
     def submit(self, call: Coroutine[Any, Any, T]) -> Future[T]:
         """Start a coroutine on the loop.

@@ -125,5 +125,5 @@ class PrefixReader:
         # The client reports trouble of the cluster as a miss. What it raises is a defect or a
         # closed client: no reason to fail a generation that doesn't need the cache.
         self.failures[type(error).__name__] += 1
-        _LOG.warning("%s failed, generating without the cache, error=%s", call, error)
+        _LOG.warning("%s failed, generating without the cache: %s", call, error)
         return Prefix(lookup_s=lookup_s)

@@ -190,7 +190,7 @@ class StoreQueue:
         try:
             result = job.run()
         except KvorumError as error:
-            _LOG.warning("store failed, blocks=%d error=%s", job.blocks, error)
+            _LOG.warning("store failed: blocks=%d: %s", job.blocks, error)
             with self._changed:
                 self._stats.refused += job.blocks
                 self._stats.failures[type(error).__name__] += 1
