@@ -311,7 +311,7 @@ class GetNodeStatusResponse(_message.Message):
 
     @_builtins.property
     def counters(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Everything else that is counted, by name."""
+        """Everything else that is counted or measured, by name: `kvorum status --json` shows them."""
 
     @_builtins.property
     def peers(self) -> _containers.RepeatedCompositeFieldContainer[Global___PeerStatus]:

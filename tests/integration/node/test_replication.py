@@ -91,6 +91,13 @@ async def test_a_store_arrives_at_every_replica_and_a_delete_too() -> None:
 
         await eventually(gone)
         assert await holds(made[2], parts[2:])
+        # An operator sees how close deletes are to being forgotten, and that nothing is left open.
+        for state in [await caller.status() for caller in made]:
+            shown = dict(state.counters)
+            assert (shown["tombstones"], shown["tombstones_overflowed"]) == (2, 0)
+            assert (shown["open_reads"], shown["open_writes"]) == (0, 0)
+            assert shown["candidates"] == 3
+            assert 0 < shown["largest_free_bytes"] <= state.arena_bytes - state.used_bytes
 
 
 async def test_only_the_replicas_of_a_slot_get_its_blocks() -> None:

@@ -25,6 +25,18 @@ _StateValue = cluster_pb2.MemberState.ValueType
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _VERSION: Final = version("kvorum")
+_GAUGES: Final = (
+    "candidates",
+    "draining_bytes",
+    "history_blocks",
+    "index_bytes",
+    "largest_free_bytes",
+    "open_reads",
+    "open_writes",
+    "tombstones",
+    "tombstones_overflowed",
+)
+"""What the engine says of itself that has no field of its own; see `EngineStatus`."""
 
 
 class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
@@ -92,7 +104,9 @@ class ClusterService(cluster_pb2_grpc.ClusterServiceServicer):
             lookup_hits=status.lookup_hits,
             lookup_misses=status.lookup_misses,
             misses={miss.name: count for miss, count in status.misses.items()},
-            counters=dict(status.counters) | self._edge_counters(peers),
+            counters=dict(status.counters)
+            | {name: getattr(status, name) for name in _GAUGES}
+            | self._edge_counters(peers),
             peers=[_peer_status(peer) for peer in peers],
             namespaces=[_namespace_status(use, caller.tenant) for use in shown],
         )
