@@ -1,14 +1,14 @@
 """Breaker: whether a node is worth asking. Pure: `now` is an argument, in seconds.
 
     closed --connections fail, several in a row--> open
-    closed --answers come late, several in a row--> doubted: a probe decides
+    closed --answers come late, several in a row, or a transfer stalls--> doubted: a probe decides
     doubted --the probe is answered--> closed      doubted --it is not--> open
     open --the wait is over--> half-open: a probe decides
     half-open --the probe is answered--> closed    half-open --it is not--> open, twice as long
 
 Probes run in the background, with more time than a lookup has: a machine that is merely busy is
-not taken for a dead one, and no caller waits for a probe. While the breaker is open or half-open
-the node is not asked.
+not taken for a dead one, and no caller waits for a probe. A doubted node is asked after the other
+replicas; while the breaker is open or half-open the node is not asked.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ class Breaker:
         """Whether the last call to the node failed or came late, though calls still go there."""
         return self.allows and self._failures + self._timeouts > 0
 
+    @property
+    def doubted(self) -> bool:
+        """Whether the node is better asked after others."""
+        return self.state is BreakerState.DOUBTED
+
     def success(self) -> None:
         """The node answered; a refusal is an answer too."""
         self.state = BreakerState.CLOSED
@@ -73,8 +78,16 @@ class Breaker:
     def timeout(self) -> None:
         """The answer came too late to be of use, or never."""
         self._timeouts += 1
-        enough = self._timeouts >= self._settings.breaker_timeouts
-        if self.state is BreakerState.CLOSED and enough:
+        if self._timeouts >= self._settings.breaker_timeouts:
+            self._doubt()
+
+    def stall(self) -> None:
+        """A transfer made no progress for long."""
+        self._timeouts += 1
+        self._doubt()
+
+    def _doubt(self) -> None:
+        if self.state is BreakerState.CLOSED:
             self.state = BreakerState.DOUBTED
 
     def _open(self, now: float) -> None:

@@ -95,7 +95,8 @@ class Fetch:
             end: when to stop, in seconds of the monotonic clock.
         """
         members = {member.name: member for member in view.map.members}
-        candidates = [_candidates(view, members, block) for block in blocks]
+        doubted = self._health.doubted
+        candidates = [sorted(_candidates(view, members, b), key=doubted) for b in blocks]
         plan = FetchPlan(candidates, self._settings.attempts_max, self._health.allows)
         async with asyncio.TaskGroup() as group:
             job = _Job(group, members, blocks, destination, call, plan, end)
@@ -111,6 +112,8 @@ class Fetch:
                 task.cancel()
         for reading in self._running.values():
             self._count(reading)
+            if self._is_slow(reading):
+                self._health.late(reading.member.name)
         kept, reason = plan.prefix()
         return FetchOutcome(kept, reason, self._bytes, self._errors)
 
@@ -177,25 +180,26 @@ class Fetch:
         now = time.monotonic()
         for task, reading in self._running.items():
             if not reading.dropped and now - reading.progress_at >= self._settings.stall_s:
-                self._health.late(reading.member.name)
+                self._health.stalled(reading.member.name)
                 reading.drop()
                 task.cancel()
 
+    def _slow_at(self, reading: Reading) -> float:
+        """Return when an answer that has not begun is slower than the node usually is."""
+        return reading.started_at + self._health.of(reading.member.name).reads.hedge_delay_s
+
+    def _is_slow(self, reading: Reading) -> bool:
+        return not reading.begun and time.monotonic() >= self._slow_at(reading)
+
     def _hedge_at(self) -> float:
         """Return when the first answer that has not begun becomes slow."""
-        times = (
-            reading.started_at + self._health.of(reading.member.name).reads.hedge_delay_s
-            for reading in self._running.values()
-            if not (reading.begun or reading.hedged or reading.dropped)
-        )
-        return min(times, default=float("inf"))
+        waited_for = (r for r in self._running.values() if not (r.begun or r.hedged or r.dropped))
+        return min(map(self._slow_at, waited_for), default=float("inf"))
 
     def _hedge(self, job: _Job) -> None:
         """Ask another replica beside those that have not begun to answer in their usual time."""
-        now = time.monotonic()
         for reading in list(self._running.values()):
-            delay_s = self._health.of(reading.member.name).reads.hedge_delay_s
-            if reading.begun or reading.hedged or now < reading.started_at + delay_s:
+            if reading.hedged or not self._is_slow(reading):
                 continue
             reading.hedged = True
             for node, positions in job.plan.hedge(reading.positions).items():

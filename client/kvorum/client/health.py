@@ -119,6 +119,14 @@ class Health:
         """A node did not answer while its answer would have been of use."""
         self.of(name).breaker.timeout()
 
+    def stalled(self, name: str) -> None:
+        """A transfer from or to a node made no progress for long."""
+        self.of(name).breaker.stall()
+
+    def doubted(self, name: str) -> bool:
+        """Return whether a node is better asked after the other replicas."""
+        return self.of(name).breaker.doubted
+
     def probed(self, name: str, now: float, *, answered: bool) -> None:
         """A probe of a node was answered, or was not."""
         node = self.of(name)

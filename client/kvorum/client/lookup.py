@@ -77,8 +77,7 @@ class Lookup:
         segments = view.segments(chain)[: _segments_max(chain)]
         members = {member.name: member for segment in segments for member in segment.replicas}
         spans = [
-            Span(segment.begin, segment.end, tuple(member.name for member in segment.replicas))
-            for segment in segments
+            Span(segment.begin, segment.end, self._order(segment.replicas)) for segment in segments
         ]
         state = _Round(PrefixMerge(spans), members)
         request = cache_pb2.LookupRequest(
@@ -100,6 +99,10 @@ class Lookup:
                 task.cancel()
         self._note_pending(state)
         return _hit(view, chain, state)
+
+    def _order(self, replicas: Sequence[Member]) -> tuple[str, ...]:
+        """Return the names of replicas, nearest first but for those in doubt."""
+        return tuple(sorted((member.name for member in replicas), key=self._health.doubted))
 
     def _ask(
         self,

@@ -166,10 +166,13 @@ class Store:
         await asyncio.sleep(max(min(wait_s * jitter, job.end - time.monotonic()), 0))
 
     def _order(self, replicas: Sequence[Member]) -> list[Member]:
-        """Return the replicas that are worth trying; those that drain come last."""
-        now = time.monotonic()
-        alive = [member for member in replicas if self._health.allows(member.name)]
-        return sorted(alive, key=lambda m: self._health.of(m.name).draining_until > now)
+        """Return the replicas that are worth trying; those in doubt or draining come last."""
+        now, health = time.monotonic(), self._health
+
+        def misgivings(member: Member) -> bool:
+            return health.doubted(member.name) or health.of(member.name).draining_until > now
+
+        return sorted((m for m in replicas if health.allows(m.name)), key=misgivings)
 
     async def _store_at(self, member: Member, blocks: Sequence[_Block], job: _Job) -> None:
         for batch in self._batches(blocks):

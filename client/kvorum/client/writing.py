@@ -125,6 +125,7 @@ async def put(
         raise caller.failed(member.name, closed) from error
     except TimeoutError as error:
         late = DeadlineError(f"{member.name} made no progress for {stall_s:g} s")
+        caller.health.stalled(member.name)
         raise caller.failed(member.name, late) from error
     except KvorumError as error:
         raise caller.failed(member.name, error) from error

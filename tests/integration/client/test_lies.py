@@ -191,7 +191,8 @@ async def test_another_zone_delivers_what_one_spoils(
     fetched = await client.fetch(hit)
     assert case.is_prefix(fetched, BLOCKS)
     assert fetched.reason is None
-    assert cluster.node("b").calls["Get"] + cluster.node("c").calls["Get"] == 1
+    others = cluster.node("b").calls["Get"] + cluster.node("c").calls["Get"]
+    assert 1 <= others <= (2 if lie is other_item else 1)
 
 
 @pytest.mark.parametrize("lie", ABOUT_ONE_BLOCK, ids=name_of)

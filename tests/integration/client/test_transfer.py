@@ -185,7 +185,7 @@ async def test_parts_need_a_writer_and_travel_as_parts(
     assert cluster.calls("Put") == 0
     client = await connect(cluster, two, namespace="p", part=1, writer="engine-7")
     await client.store(draw_tokens(16, 1), kv)
-    (opening,) = cluster.node("a").openings
+    (opening,) = (opening for node in cluster.nodes.values() for opening in node.openings)
     assert opening.writer == "engine-7"
     assert (opening.items[0].part, opening.items[0].parts) == (1, 2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -21,13 +22,13 @@ from tests.integration.support.values import draw_bytes
 
 QUICK = ClientSettings(
     lookup_budget_s=0.2,
-    fetch_deadline_s=5.0,
-    store_deadline_s=5.0,
+    fetch_deadline_s=10.0,
+    store_deadline_s=10.0,
     call_deadline_s=2.0,
-    stall_s=0.2,
+    stall_s=0.6,
     probe_timeout_s=0.2,
 )
-WITHIN_S = 4.0
+WITHIN_S = 4.5
 """Far more than the failovers here take, and less than any deadline that would be waited for."""
 
 
@@ -48,6 +49,27 @@ async def test_a_fetch_leaves_a_hung_node_in_time(
     fetched = await client.fetch(hit)
     assert time.monotonic() - started < WITHIN_S
     assert case.is_prefix(fetched, 6)
+
+
+async def test_a_node_that_stalled_once_is_asked_after_the_others(
+    cluster: LyingCluster, connect: Connect
+) -> None:
+    """A second fetch, a lookup and a store lose no time with it, though it is not known dead."""
+    settings = replace(QUICK, probe_timeout_s=20.0, hedge_budget=0.0, hedge_burst=0)
+    client, case = await connect(cluster, settings=settings), Case(4)
+    await case.store(client)
+    cluster.copy(cluster.node("a"), cluster.node("b"), cluster.node("c"))
+    hit = await case.find(client)
+    node = cluster.node("a")
+    node.faults.hung.update({"Get", "Lookup", "Put", "GetTopology"})
+    assert case.is_prefix(await client.fetch(hit), 4)
+    before = node.calls["Get"] + node.calls["Lookup"] + node.calls["Put"]
+    assert case.is_prefix(await client.fetch(hit), 4)
+    assert (await client.lookup(case.tokens)).tokens == 64
+    new = Case(2, seed=9)
+    assert (await client.store(new.tokens, new.data)).stored == 2
+    assert node.calls["Get"] + node.calls["Lookup"] + node.calls["Put"] == before
+    assert client.stats.breaker_opens == 0
 
 
 async def test_a_stream_that_stalls_goes_on_elsewhere(

@@ -43,6 +43,15 @@ def test_late_answers_alone_never_stop_calls(breaker: Breaker) -> None:
     assert breaker.allows
 
 
+def test_one_transfer_that_stalls_is_reason_for_doubt(breaker: Breaker) -> None:
+    breaker.stall()
+    assert breaker.doubted
+    assert breaker.allows
+    assert breaker.probe_due(0.0)
+    breaker.success()
+    assert not breaker.doubted
+
+
 @pytest.mark.parametrize(("answered", "state"), [(True, "closed"), (False, "open")])
 def test_a_probe_decides_about_a_doubted_node(breaker: Breaker, answered: bool, state: str) -> None:
     assert not breaker.probe_due(0.0)

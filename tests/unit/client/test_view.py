@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -113,6 +113,13 @@ def test_replicas_are_the_slots_own_with_the_nearest_first(zone: str | None) -> 
             assert replicas[0].zone == zone
         else:
             assert replicas == seen.map.replicas(slot, 2)
+
+
+def test_parts_of_all_ranks_are_stored_in_one_order_whatever_their_zones() -> None:
+    ranks = [replace(view(zone), fingerprint=build(tp_size=2)) for zone in "abc"]
+    for slot in range(0, 16_384, 97):
+        assert len({rank.store_order(slot) for rank in ranks}) == 1
+    assert view("b").store_order(5) == view("b").replicas_of(5)
 
 
 def test_every_fingerprint_field_must_be_equal() -> None:
