@@ -38,6 +38,10 @@ _OPTIONS: Final = (
     ("grpc.service_config_disable_resolution", 1),
 )
 
+_SETTLED: Final = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.SHUTDOWN)
+_LOOK_S: Final = 0.002
+"""Seconds between two looks at a channel that is not connected yet."""
+
 
 class Link:
     """The channels to one node, with their stubs.
@@ -78,12 +82,16 @@ class Link:
             channel.get_state(try_to_connect=True)
 
     async def connect(self, timeout_s: float) -> None:
-        """Wait until every channel is connected or closed, or until the time is over."""
-        # gRPC calls it a misuse to wait for a channel that is closed meanwhile.
-        with contextlib.suppress(TimeoutError, grpc.aio.UsageError):
+        """Wait until every channel is connected or closed, or until the time is over.
+
+        It looks again and again: gRPC cannot take a watch back, and would end it after the event
+        loop, with a traceback in whichever loop comes next.
+        """
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for channel in self._channels:
-                    await channel.channel_ready()
+                    while channel.get_state(try_to_connect=True) not in _SETTLED:  # noqa: ASYNC110  # see above
+                        await asyncio.sleep(_LOOK_S)
 
     async def close(self) -> None:
         """Cancel the calls on every channel and close it."""

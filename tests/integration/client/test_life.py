@@ -21,7 +21,7 @@ import trustme
 from kvorum.client import AsyncClient, Client, ClientSettings, Fetched, MissReason, Tls
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from tests.integration.client.conftest import PATIENT, Case, Connect
-from tests.integration.client.lying_cluster import LyingCluster, lying_cluster
+from tests.integration.client.lying_cluster import LyingCluster, lying_cluster, stop
 from tests.integration.support.values import OPAQUE, draw_bytes, draw_tokens
 
 SOON_S = 20.0
@@ -54,6 +54,26 @@ async def test_many_threads_share_one_client(cluster: LyingCluster) -> None:
 
     assert all(await asyncio.to_thread(run))
     assert "kvorum-client" not in threads()
+
+
+async def test_a_closed_client_leaves_nothing_to_other_loops(
+    cluster: LyingCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: no traceback in a loop that gRPC hands the leavings of a closed one to.
+
+    Method: a node is gone, so that clients end while they connect to it.
+    """
+    await stop(cluster.node("b"))
+
+    def run() -> None:
+        for _ in range(3):
+            with sync_client(cluster, settings=ClientSettings(probe_timeout_s=0.1)) as client:
+                client.connect(SOON_S)
+
+    await asyncio.to_thread(run)
+    gc.collect()
+    await asyncio.sleep(0.1)
+    assert not [record.getMessage() for record in caplog.records if record.name == "asyncio"]
 
 
 async def test_closing_ends_the_calls_of_other_threads(cluster: LyingCluster) -> None:
