@@ -115,7 +115,9 @@ def test_a_name_that_is_taken_needs_overwrite(kvorum: Kvorum, tmp_path: Path) ->
 
 
 def test_what_is_not_there_is_not_found(kvorum: Kvorum, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+    out, other = tmp_path / "out", tmp_path / "other"
+    write(other, 100, seed=1)
+    assert kvorum("put", str(other)).code == 0  # the namespace is there, and the name is not
     missed = kvorum("get", "never stored", "-o", str(out), "--json")
     assert missed.code == 3
     assert missed.value["error"]["reason"] == "NEVER_STORED"
