@@ -147,10 +147,11 @@ class Store:
             for attempt in range(self._settings.attempts_max):
                 if not group.open():
                     return
-                if len(tried) == len(group.replicas):
-                    tried.clear()
-                    await self._pause(group, attempt, job)
                 untried = [m for m in self._order(group.replicas) if m.name not in tried]
+                if not untried and tried:
+                    await self._pause(group, attempt, job)
+                    tried.clear()
+                    untried = self._order(group.replicas)
                 if not untried or time.monotonic() >= job.end:
                     return
                 if attempt:

@@ -21,9 +21,11 @@ from kvorum.placement import Member
 class Offers(Store):
     """A store that notes whom it asks; each answer is taken from `answers`."""
 
-    def __init__(self, answers: list[bool]) -> None:
+    def __init__(self, answers: list[bool], down: str = "") -> None:
         nodes = SimpleNamespace(draining_until=0.0)
-        health = SimpleNamespace(allows=lambda _: True, of=lambda _: nodes)
+        health = SimpleNamespace(
+            allows=lambda name: name not in down, doubted=lambda _: False, of=lambda _: nodes
+        )
         caller = cast("Any", SimpleNamespace(health=health))
         super().__init__(caller, ClientSettings(attempts_max=len(answers) + 1), ClientStats())
         self.answers = answers
@@ -61,3 +63,12 @@ async def test_only_a_refusal_by_all_is_waited_out(
     await store._store_group(group, job, asyncio.Semaphore(1))
     assert store.steps == steps
     assert not group.open()
+
+
+async def test_a_replica_that_is_down_does_not_keep_a_busy_one_from_being_asked_again() -> None:
+    members = tuple(Member(zone, zone, 0, f"127.0.0.1:{ord(zone)}") for zone in "ab")
+    group = _Group(members, [_Block(0, 1)])
+    store = Offers([False, True], down="b")
+    job = _Job(cast("Any", None), cast("Any", None), cast("Any", None), time.monotonic() + 60)
+    await store._store_group(group, job, asyncio.Semaphore(1))
+    assert store.steps == ["a", "pause", "a"]
