@@ -51,21 +51,37 @@ def open_source(path: str) -> Iterator[io.BufferedIOBase]:
 def open_target(path: str) -> Iterator[BinaryIO]:
     """Open a file that appears at `path` when the block ends, whole, and not at all on an error.
 
+    What is no regular file there, a device or a pipe, is written to and stays what it is.
+
     Raises:
         FileError: it cannot be written.
     """
-    if path == STANDARD:
-        with tempfile.TemporaryFile() as spool:
-            yield spool
-            spool.seek(0)
-            shutil.copyfileobj(spool, sys.stdout.buffer)
-            sys.stdout.buffer.flush()
-        return
     try:
-        with _replacing(Path(path)) as file:
-            yield file
+        if path == STANDARD or _is_special(Path(path)):
+            with tempfile.TemporaryFile() as spool:
+                yield spool
+                spool.seek(0)
+                _pour(spool, path)
+        else:
+            with _replacing(Path(path)) as file:
+                yield file
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise FileError(f"{path} cannot be written: {error.strerror}", field="--output") from error
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _pour(spool: BinaryIO, path: str) -> None:
+    if path == STANDARD:
+        shutil.copyfileobj(spool, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+    else:
+        with Path(path).open("wb") as sink:
+            shutil.copyfileobj(spool, sink)
 
 
 @contextlib.contextmanager
@@ -136,7 +152,7 @@ def _read_token_file(path: Path) -> list[int] | np.ndarray[tuple[int, ...], np.d
         value = json.loads(path.read_text())
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}", field="--token-file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(
             f"{path} is not readable: {error}", field="--token-file", limit=".json or .npy"
         ) from error

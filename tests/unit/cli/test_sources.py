@@ -46,6 +46,24 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_target_that_is_no_regular_file_stays_what_it_is(tmp_path: Path) -> None:
+    """Goal: nobody, root included, replaces a device by a file. Method: a pipe stands for it."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(RuntimeError):
+            break_off(path)
+        assert os.read(reader, 100) == b""
+        with open_target(str(path)) as file:
+            file.write(b"bytes")
+        assert os.read(reader, 100) == b"bytes"
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
 @pytest.mark.parametrize("name", ["", "missing/out"])
 def test_an_unwritable_target_is_a_file_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(FileError), open_target(str(tmp_path / name)):
@@ -106,7 +124,15 @@ def test_json_that_is_no_list_of_integers_is_refused(tmp_path: Path, text: str) 
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("t.json", b"{}"), ("t.json", b"\xff"), ("t.npy", b"junk"), ("u", b"x")]
+    ("name", "content"),
+    [
+        ("t.json", b"{}"),
+        ("t.json", b"\xff"),
+        ("deep.json", b"[" * 200_000),
+        ("t.npy", b"junk"),
+        ("u", b"x"),
+    ],
+    ids=["object", "binary", "deep", "npy", "neither"],
 )
 def test_unreadable_token_files_are_file_errors(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
