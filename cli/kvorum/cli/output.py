@@ -7,6 +7,7 @@ otherwise, so that pipes and logs carry no escape codes.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -40,13 +41,18 @@ def is_terminal() -> bool:
 def report(error: Exception, *, as_json: bool) -> ExitCode:
     """Write `error` as one line and return the exit status.
 
-    As text it goes to stderr, as JSON to stdout, where a program reads results.
+    As text it goes to stderr, as JSON to stdout, where a program reads results; to stderr after
+    all if stdout takes nothing more, which may be the error itself.
     """
     value, exit_code = describe(error)
     if as_json:
-        print_json({"error": value})
-    else:
-        print(_line(value), file=sys.stderr, flush=True)
+        try:
+            print_json({"error": value})
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # its last flush fails
+        else:
+            return exit_code
+    print(_line(value), file=sys.stderr, flush=True)
     return exit_code
 
 

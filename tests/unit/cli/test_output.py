@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -34,6 +37,22 @@ def test_json_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
             "retryable": True,
         }
     }
+
+
+@pytest.mark.parametrize("args", [["version"], ["no-such-command"]])
+def test_a_full_stdout_is_one_line_on_stderr(args: list[str]) -> None:
+    """Goal: neither a result nor an error that cannot be written is a traceback."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kvorum.cli.main", *args, "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode
+    assert done.stderr.startswith("kvorum: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_miss_has_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
