@@ -141,7 +141,7 @@ class Node:
         Raises:
             UnavailableError: the address cannot be had.
         """
-        server = self._server()
+        server, replication = self._server()
         for service in _SERVICES:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         await server.start()
@@ -161,6 +161,7 @@ class Node:
                 for task in tasks:
                     task.cancel()
         finally:
+            replication.end()
             await server.stop(STOP_GRACE_S)
             await self._channels.close()
             self._arena.close()
@@ -203,14 +204,15 @@ class Node:
         """Make `serve` end; calls that are under way get a second."""
         self._stopping.set()
 
-    def _server(self) -> grpc.aio.Server:
+    def _server(self) -> tuple[grpc.aio.Server, ReplicationService]:
         config = self._config
         server = grpc.aio.server(
             interceptors=(Guard(self._admission, config.call_s_max),), options=_SERVER_OPTIONS
         )
         gatekeeper = Gatekeeper(self._lifecycle.identity, Authenticator(self._cluster))
         desk = Desk(self._cluster, self._driver, gatekeeper, self._lifecycle, self._admission)
-        self._add_services(frames.generic_only(server), desk)
+        replication = ReplicationService(desk, self._membership, self._exchange)
+        self._add_services(frames.generic_only(server), desk, replication)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
             (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME), server
@@ -224,11 +226,12 @@ class Node:
             raise UnavailableError(
                 f"cannot listen on {self.address}: {error}", field="listen"
             ) from error
-        return server
+        return server, replication
 
-    def _add_services(self, server: grpc.aio.Server, desk: Desk) -> None:
+    def _add_services(
+        self, server: grpc.aio.Server, desk: Desk, replication: ReplicationService
+    ) -> None:
         cache = CacheService(desk, self._config.part_bytes_max)
-        replication = ReplicationService(desk, self._membership, self._exchange)
         frames.serve_cache_frames(server, cache.Get, cache.Put)
         frames.serve_replication_frames(server, replication.Replicate)
         cache_pb2_grpc.add_CacheServiceServicer_to_server(cache, server)

@@ -95,8 +95,12 @@ class Guard(grpc.aio.ServerInterceptor):
                     await status.abort(context, error)
                 except TimeoutError:
                     await status.abort(context, DeadlineError("the deadline passed"))
+                except grpc.aio.InternalError as error:
+                    # A message could not be sent because the caller is gone. That is no failure of
+                    # the node; gRPC, told otherwise, logs a traceback for each such call.
+                    raise asyncio.CancelledError from error
                 except grpc.aio.BaseError:
-                    raise  # gRPC's own: the caller is gone
+                    raise  # gRPC's own: the call was aborted, or gRPC was misused
                 except Exception:  # noqa: BLE001  # a defect ends its call, not the node
                     _LOG.exception("call failed: method=%s", method)
                     await status.abort(context, InternalError("the node failed; its log says how"))

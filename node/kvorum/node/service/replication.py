@@ -6,7 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from kvorum.core.errors import DeadlineError, InvalidArgumentError, PermissionDeniedError
+from kvorum.core.errors import (
+    DeadlineError,
+    DrainingError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+)
 from kvorum.node.exchange import NamespaceExchange
 from kvorum.node.membership import Membership
 from kvorum.node.service.desk import Desk
@@ -36,6 +41,14 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
         self._membership = membership
         self._exchange = exchange
         self._streams: dict[str, object] = {}
+        self._pipes: set[asyncio.Timeout] = set()
+        self._ended = False
+
+    def end(self) -> None:
+        """End every pipe with a typed error, and refuse new ones: the node goes."""
+        self._ended = True
+        for pipe in self._pipes:
+            pipe.reschedule(0)
 
     async def Hello(
         self, request: replication_pb2.HelloRequest, context: Context
@@ -57,6 +70,21 @@ class ReplicationService(replication_pb2_grpc.ReplicationServiceServicer):
         context: Context,
     ) -> None:
         """Take a peer's history; see `ReplicaStream`."""
+        # Nothing else would end a pipe, and a node that goes would wait for it in vain.
+        async with asyncio.timeout(0 if self._ended else None) as pipe:
+            self._pipes.add(pipe)
+            try:
+                await self._replicate(requests, context)
+            except asyncio.CancelledError:
+                if self._ended:
+                    raise DrainingError("the node ends", field="node") from None
+                raise
+            finally:
+                self._pipes.discard(pipe)
+
+    async def _replicate(
+        self, requests: AsyncIterator[Frame[replication_pb2.ReplicateRequest]], context: Context
+    ) -> None:
         opening = _opening(await _next(requests))
         self._desk.gatekeeper.peer(opening.context, context)
         name = self._peer(opening.sender)
