@@ -30,6 +30,7 @@ LOOKUP_BUDGET_S_DEFAULT: Final = 0.1
 MEMORY_BYTES_DEFAULT: Final = 256 << 20
 
 _MAKE_S: Final = 600.0
+_KILLED_S: Final = 5.0
 _START_S: Final = 180.0
 _ASK_S: Final = 300.0
 _REPLICATE_S: Final = 30.0
@@ -218,7 +219,7 @@ def _ready_model(options: DemoOptions, progress: Progress) -> model.ReadyModel:
     process.join(_MAKE_S)
     if process.is_alive():
         process.kill()
-        process.join()
+        process.join(_KILLED_S)
         raise CommandError("the model was not ready in time", limit=f"{_MAKE_S:g} s")
     ready = model.find_ready(options.model, cache)
     if ready is None:

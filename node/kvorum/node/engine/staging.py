@@ -107,10 +107,7 @@ class Staging:
         to another computation than the parts that are here: they go.
         """
         old = group.parts.get(part)
-        if old is not None and (old.frame_sizes, old.frame_crc32c) == (
-            extent.frame_sizes,
-            extent.frame_crc32c,
-        ):
+        if old is not None and old.is_same(extent.frame_sizes, extent.frame_crc32c):
             self._room.give_back(group.namespace, (extent,))
             return False
         if old is not None:

@@ -76,6 +76,10 @@ class Extent:
         """Bytes of the run."""
         return sum(self.frame_sizes)
 
+    def is_same(self, frame_sizes: tuple[int, ...], frame_crc32c: tuple[int, ...]) -> bool:
+        """Return whether frames of these sizes and checksums are what the run holds."""
+        return self.frame_sizes == frame_sizes and self.frame_crc32c == frame_crc32c
+
 
 class Condition(enum.Enum):
     """When a block is stored."""

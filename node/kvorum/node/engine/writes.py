@@ -106,7 +106,7 @@ class Writes:
             return stored
         group = self._group(namespace, event, item, entry)
         waiting = group.parts.get(item.part)
-        if waiting is not None and waiting.frame_crc32c == item.frame_crc32c:
+        if waiting is not None and waiting.is_same(item.frame_sizes, item.frame_crc32c):
             self._counters.staged_parts += 1
             return WriteReply(Outcome.STAGED, 0, namespace.record.policy.replicas)
         try:
