@@ -1,10 +1,11 @@
 """How fast blocks go in and out: Kvorum over gRPC, against a raw loopback socket and Redis.
 
-    python -m bench.fetch [--json] [--rounds N] [--zones N] [--quick]
+    python -m bench.fetch [--json] [--rounds N] [--zones N] [--quick] [--shared-cores]
 
 Every round measures every case with every subject, one after the other, so that a slow moment of
 the machine hits all of them; medians over the rounds are compared. Bytes go from the caller's
-buffer and into it, and are compared with what was sent outside the timed part.
+buffer and into it, and are compared with what was sent outside the timed part. The client has a
+core of its own and the servers have the others, unless --shared-cores is given.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import numpy as np
 import psutil
 
 from bench.cases import MIB, Case, Subject, cases, payload
+from bench.cores import separate
 from bench.kvorum_cluster import Kvorum, kvorum_cluster
 from bench.raw_socket import raw_socket
 from bench.redis_server import redis_server
@@ -171,6 +173,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=ROUNDS_DEFAULT, help="rounds that count")
     parser.add_argument("--zones", type=int, default=1, help="zones of the cluster")
     parser.add_argument("--quick", action="store_true", help="a quarter of the blocks")
+    parser.add_argument("--shared-cores", action="store_true", help="place no process")
     arguments = parser.parse_args()
     wanted = cases(4 if arguments.quick else 1)
     with contextlib.ExitStack() as stack:
@@ -180,6 +183,7 @@ def main() -> None:
             stack.enter_context(redis_server()),
         ]
         subjects = [subject for subject in found if subject is not None]
+        separated = not arguments.shared_cores and separate(s.pid for s in subjects)
         samples = run(subjects, wanted, arguments.rounds)
     names = [subject.name for subject in subjects]
     measured = rows(samples, wanted, names)
@@ -189,6 +193,7 @@ def main() -> None:
         "arena_bytes": _ARENA_BYTES,
         "machine": {
             "cores": os.cpu_count(),
+            "client_has_its_own": separated,
             "platform": platform.platform(),
             "python": platform.python_version(),
             "grpcio": grpc.__version__,
