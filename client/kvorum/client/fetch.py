@@ -79,25 +79,29 @@ class Fetch:
 
     async def run(
         self,
-        view: View,
         blocks: Sequence[LocatedBlock],
         destination: Destination,
         call: GetCall,
         end: float,
+        earlier: FetchOutcome | None = None,
     ) -> FetchOutcome:
         """Bring blocks; never raises for a cluster in trouble. Nothing is written afterwards.
 
         Args:
-            view: what is known of the cluster.
             blocks: what to bring, a prefix.
             destination: where the bytes go; the caller finishes it.
             call: what all calls of this fetch have in common.
             end: when to stop, in seconds of the monotonic clock.
+            earlier: what an earlier run for the same destination came to, to go on from.
         """
+        view = call.view
         members = {member.name: member for member in view.map.members}
         doubted = self._health.doubted
         candidates = [sorted(_candidates(view, members, b), key=doubted) for b in blocks]
         plan = FetchPlan(candidates, self._settings.attempts_max, self._health.allows)
+        if earlier is not None:
+            plan.skip(earlier.received)
+            self._bytes.update(earlier.bytes_by_zone)
         async with asyncio.TaskGroup() as group:
             job = _Job(group, members, blocks, destination, call, plan, end)
             while (now := time.monotonic()) < end:
@@ -115,7 +119,7 @@ class Fetch:
             if self._is_slow(reading):
                 self._health.late(reading.member.name)
         kept, reason = plan.prefix()
-        return FetchOutcome(kept, reason, self._bytes, self._errors)
+        return FetchOutcome(kept, reason, self._bytes, self._errors, plan.received())
 
     def _start(
         self, job: _Job, node: str, positions: Sequence[int], *, hedge: bool = False

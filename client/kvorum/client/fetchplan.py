@@ -107,7 +107,16 @@ class FetchPlan:
                 return position, MissReason.TIMEOUT if block.open else block.reason
         return len(self._blocks), None
 
+    def received(self) -> frozenset[int]:
+        """Return the positions of all blocks that arrived, those behind a gap included."""
+        return frozenset(at for at, block in enumerate(self._blocks) if block.received)
+
     # ------------------------------------------------------------ what happened
+
+    def skip(self, positions: Iterable[int]) -> None:
+        """Blocks are there already, intact."""
+        for position in positions:
+            self._blocks[position].received = True
 
     def started(self, node: str, positions: Iterable[int]) -> bool:
         """A node was asked for positions; return whether any was asked for before."""

@@ -130,13 +130,16 @@ class Operations:
         """Bring the blocks of a hit; never raises. The caller finishes the destination."""
         try:
             view = await self._keeper.get(max(end - time.monotonic(), 0.0))
-            outcome = await self._fetch(view, hit, destination, layers, end)
-            if outcome.reason and any(isinstance(e, _OUT_OF_DATE) for e in outcome.errors):
-                view = await self._keeper.refreshed(max(end - time.monotonic(), 0.0))
-                outcome = await self._fetch(view, hit, destination, layers, end)
         except KvorumError as error:
             return FetchOutcome(0, reason_of(error), {})
-        return outcome
+        outcome = await self._fetch(view, hit, destination, layers, end)
+        if outcome.reason is None or not any(isinstance(e, _OUT_OF_DATE) for e in outcome.errors):
+            return outcome
+        try:
+            view = await self._keeper.refreshed(max(end - time.monotonic(), 0.0))
+        except KvorumError:
+            return outcome
+        return await self._fetch(view, hit, destination, layers, end, outcome)
 
     async def _fetch(
         self,
@@ -145,6 +148,7 @@ class Operations:
         destination: Destination,
         layers: tuple[int, int] | None,
         end: float,
+        earlier: FetchOutcome | None = None,
     ) -> FetchOutcome:
         sizes: tuple[int, ...] | None = None
         if self._target.fingerprint.layout != "opaque":
@@ -152,7 +156,7 @@ class Operations:
             sizes = (layout.frame_bytes,) * layout.layers
         call = GetCall(view, hit, self._part, layers, sizes)
         fetch = Fetch(self._caller, self._fetch_budget, self._settings, self.stats)
-        return await fetch.run(view, hit.blocks, destination, call, end)
+        return await fetch.run(hit.blocks, destination, call, end, earlier)
 
     async def store(self, plan: StorePlan, end: float) -> list[StoredBlock]:
         """Store the full blocks of a prompt from the plan's first on; never raises."""
@@ -160,16 +164,18 @@ class Operations:
         indices = range(plan.first_block, blocks)
         try:
             view = await self._keeper.get(max(end - time.monotonic(), 0.0))
-            results = await self._put(view, plan, indices, end)
-            stale = [b.index for b in results if isinstance(b.error, _OUT_OF_DATE)]
-            if stale:
-                view = await self._keeper.refreshed(max(end - time.monotonic(), 0.0))
-                kept = [block for block in results if block.index not in stale]
-                again = await self._put(view, plan, stale, end)
-                results = sorted([*kept, *again], key=lambda block: block.index)
         except KvorumError as error:
             return [StoredBlock(at, StoreOutcome.REFUSED, error) for at in indices]
-        return results
+        results = await self._put(view, plan, indices, end)
+        stale = [block.index for block in results if isinstance(block.error, _OUT_OF_DATE)]
+        if not stale:
+            return results
+        try:
+            view = await self._keeper.refreshed(max(end - time.monotonic(), 0.0))
+        except KvorumError:
+            return results
+        again = {block.index: block for block in await self._put(view, plan, stale, end)}
+        return [again.get(block.index, block) for block in results]
 
     async def _put(
         self, view: View, plan: StorePlan, indices: Sequence[int], end: float

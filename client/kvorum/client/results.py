@@ -118,12 +118,14 @@ class FetchOutcome:
         reason: why the next one did not; None if all arrived.
         bytes_by_zone: payload bytes that came from each zone.
         errors: errors of whole calls.
+        received: positions of all blocks that arrived intact.
     """
 
     blocks: int
     reason: MissReason | None
     bytes_by_zone: Mapping[str, int]
     errors: list[KvorumError] = field(default_factory=list)
+    received: frozenset[int] = frozenset()
 
 
 class Fetched:

@@ -11,12 +11,13 @@ from kvorum.client import ClientSettings, MissReason
 from kvorum.core.errors import (
     InternalError,
     KvorumError,
+    MapMismatchError,
     OverloadedError,
 )
 from kvorum.v1 import common_pb2
 from kvorum.v1.frames import Frame
 from tests.integration.client.conftest import PATIENT, Case, Connect
-from tests.integration.client.lying_cluster import LyingCluster
+from tests.integration.client.lying_cluster import LyingCluster, lying_cluster
 from tests.integration.client.lying_node import CHUNK_BYTES, HANG, Message
 from tests.integration.support.values import draw_bytes
 
@@ -247,3 +248,20 @@ async def test_a_busy_node_is_asked_again_before_a_fetch_is_given_up(
     node.enter = busy_once  # type: ignore[method-assign]  # heals itself
     assert case.is_prefix(await client.fetch(hit), 3)
     assert node.calls["Get"] == 2
+
+
+async def test_what_arrived_before_the_map_changed_is_kept(connect: Connect) -> None:
+    """One shard of two answers, the other has another map, and so has every node that is asked."""
+    async with lying_cluster(zones="a", shards=2) as cluster:
+        client = await connect(cluster, settings=QUICK)
+        case = Case(128 * 4)
+        case.data = [bytes([at % 256]) for at in range(128 * 4)]
+        await case.store(client)
+        hit = await client.lookup(case.tokens, budget_s=20)
+        shards = [cluster.map.shard_of(block.slot) for block in hit.blocks]
+        assert len(set(shards)) == 2, "the seed puts segments on both shards"
+        kept = next(at for at, shard in enumerate(shards) if shard != shards[0])
+        cluster.node("a", 1 - shards[0]).faults.errors["Get"] = MapMismatchError("other map")
+        fetched = await client.fetch(hit)
+        assert case.is_prefix(fetched, kept)
+        assert fetched.reason is MissReason.STALE_EPOCH

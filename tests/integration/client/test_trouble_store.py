@@ -249,3 +249,15 @@ async def test_attempts_of_a_store_are_bounded(cluster: LyingCluster, connect: C
     cluster.every(lambda f: f.errors.update(Put=OverloadedError("busy", retry_after_s=0.01)))
     assert (await client.store(case.tokens, case.data)).refused == 1
     assert cluster.calls("Put") == PATIENT.attempts_max
+
+
+async def test_what_was_stored_before_the_map_changed_counts(connect: Connect) -> None:
+    """One shard of two takes its blocks, the other has another map and keeps it."""
+    async with lying_cluster(zones="a", shards=2) as cluster:
+        client, case = await connect(cluster), Case(128 * 4)
+        case.data = [bytes([at % 256]) for at in range(128 * 4)]
+        cluster.node("a", 1).faults.errors["Put"] = MapMismatchError("other map")
+        result = await client.store(case.tokens, case.data, deadline_s=5)
+        assert result.stored == len(cluster.node("a", 0).blocks) > 0
+        assert result.refused == len(case.data) - result.stored > 0
+        assert [error.code for error in result.errors] == [ErrorCode.MAP_MISMATCH]

@@ -158,6 +158,15 @@ def test_attempts_are_bounded(attempts: int) -> None:
     assert made.settled()
 
 
+def test_what_an_earlier_run_brought_is_not_asked_for_again() -> None:
+    made = plan("a", "a", "a")
+    made.skip({0, 2})
+    assert ask(made) == {"a": [1]}
+    finish(made, [1], outcome=True)
+    assert made.prefix() == (3, None)
+    assert made.received() == {0, 1, 2}
+
+
 @given(st.data())
 def test_it_always_ends_and_delivers_what_somebody_has(data: st.DataObject) -> None:
     """Whatever nodes hold, each block of the prefix that one of them has is delivered."""
