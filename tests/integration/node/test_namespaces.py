@@ -201,3 +201,24 @@ async def test_without_a_majority_of_zones_a_change_says_so() -> None:
             await caller.create("alone")
         assert caught.value.limit == "a majority of the zones"
         assert caught.value.retryable
+
+
+async def test_asking_again_succeeds_only_once_a_majority_has_it() -> None:
+    """Goal: the answer to a repeated change is about the cluster, not about the node that is asked.
+
+    Method: one of three zones runs, and is asked twice; then a second one joins.
+    """
+    file = local_file(3)
+    async with running(file, NAMES[:1]) as [node], Caller(node.address) as caller:
+        for _ in range(2):
+            with pytest.raises(errors.UnavailableError):
+                await caller.create("alone")
+        async with running(file, NAMES[1:2]) as [other]:
+            await all_up_two([node, other])
+            await caller.create("alone")
+            assert NamespaceId("default", "alone") in {
+                record.id for record in other._driver.engine.namespaces()
+            }
+            assert await delete(caller, "alone")
+        with pytest.raises(errors.UnavailableError):
+            await delete(caller, "alone")

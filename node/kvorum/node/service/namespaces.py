@@ -47,6 +47,7 @@ class NamespaceService(namespace_pb2_grpc.NamespaceServiceServicer):
         known = self._desk.driver.engine.namespace(identity)
         if known is not None and not known.deleted:
             _check_equal(known, NamespaceRecord(identity, fingerprint, policy, known.revision))
+            await self._spread(known)  # whoever made it may not have reached a majority
             return namespace_pb2.CreateNamespaceResponse(namespace=self._message(known))
         revision = 1 if known is None else known.revision + 1
         record = NamespaceRecord(identity, fingerprint, policy, revision)
@@ -93,7 +94,10 @@ class NamespaceService(namespace_pb2_grpc.NamespaceServiceServicer):
     ) -> namespace_pb2.DeleteNamespaceResponse:
         """Delete a namespace with all its blocks."""
         known = self._desk.driver.engine.namespace(self._named(request, context))
-        if known is None or known.deleted:
+        if known is None:
+            return namespace_pb2.DeleteNamespaceResponse(deleted=False)
+        if known.deleted:
+            await self._spread(known)  # as in CreateNamespace
             return namespace_pb2.DeleteNamespaceResponse(deleted=False)
         await self._change(replace(known, revision=known.revision + 1, deleted=True))
         return namespace_pb2.DeleteNamespaceResponse(deleted=True)

@@ -71,6 +71,7 @@ class ReplicaStream:
     def __init__(self, driver: Driver) -> None:
         self.acknowledged = 0
         self._refused: list[int] = []
+        self._has_refused = False
         self._driver = driver
         self._begun = 0
         self._entry: _Entry | None = None
@@ -192,7 +193,10 @@ class ReplicaStream:
         self._entry = None
 
     def _refuse(self, entry: _Entry, error: KvorumError) -> None:
-        _LOG.warning("replica refused: sequence=%d: %s", entry.sequence, error)
+        # An overloaded node refuses many; the peer counts all of them, one line tells why.
+        level = logging.DEBUG if self._has_refused else logging.WARNING
+        self._has_refused = True
+        _LOG.log(level, "replica refused: sequence=%d: %s", entry.sequence, error)
         self._refused.append(entry.sequence)
         self._give_up(entry, is_corrupt=isinstance(error, ChecksumError))
 
