@@ -94,10 +94,8 @@ class Fetch:
             end: when to stop, in seconds of the monotonic clock.
             earlier: what an earlier run for the same destination came to, to go on from.
         """
-        view = call.view
-        members = {member.name: member for member in view.map.members}
-        doubted = self._health.doubted
-        candidates = [sorted(_candidates(view, members, b), key=doubted) for b in blocks]
+        members = {member.name: member for member in call.view.map.members}
+        candidates = self._candidates(call.view, members, blocks)
         plan = FetchPlan(candidates, self._settings.attempts_max, self._health.allows)
         if earlier is not None:
             plan.skip(earlier.received)
@@ -120,6 +118,23 @@ class Fetch:
                 self._health.late(reading.member.name)
         kept, reason = plan.prefix()
         return FetchOutcome(kept, reason, self._bytes, self._errors, plan.received())
+
+    def _candidates(
+        self, view: View, members: Mapping[str, Member], blocks: Sequence[LocatedBlock]
+    ) -> list[list[str]]:
+        """Return the nodes that may hold each block, those in doubt last.
+
+        First come those that said so, then the other replicas, each nearest first.
+        """
+        orders: dict[tuple[tuple[str, ...], int], list[str]] = {}
+        for block in blocks:
+            if (block.nodes, block.slot) not in orders:
+                known = [members[name] for name in block.nodes if name in members]
+                holders = view.map.nearest(known, view.zone)
+                names = [member.name for member in (*holders, *view.replicas_of(block.slot))]
+                order = sorted(dict.fromkeys(names), key=self._health.doubted)
+                orders[block.nodes, block.slot] = order
+        return [orders[block.nodes, block.slot] for block in blocks]
 
     def _start(
         self, job: _Job, node: str, positions: Sequence[int], *, hedge: bool = False
@@ -209,11 +224,3 @@ class Fetch:
             for node, positions in job.plan.hedge(reading.positions).items():
                 if self._budget.spend():
                     self._start(job, node, positions, hedge=True)
-
-
-def _candidates(view: View, members: Mapping[str, Member], block: LocatedBlock) -> list[str]:
-    """Return the nodes that may hold a block: those that said so, then the other replicas."""
-    known = [members[name] for name in block.nodes if name in members]
-    holders = [member.name for member in view.map.nearest(known, view.zone)]
-    replicas = [member.name for member in view.replicas_of(block.slot)]
-    return holders + [name for name in replicas if name not in holders]

@@ -125,13 +125,15 @@ class Store:
             indices: positions in the chain of the blocks to store, in order.
             end: when to stop, in seconds of the monotonic clock.
         """
-        groups: dict[tuple[str, ...], _Group] = {}
+        groups: dict[tuple[Member, ...], _Group] = {}
+        by_slot: dict[int, _Group] = {}
         for index in indices:
-            replicas = call.view.store_order(chain.slot(index))
-            key = tuple(member.name for member in replicas)
-            group = groups.setdefault(key, _Group(replicas))
+            slot = chain.slot(index)
+            if slot not in by_slot:
+                replicas = call.view.store_order(slot)
+                by_slot[slot] = groups.setdefault(replicas, _Group(replicas))
             size = sum(source.frame_sizes(index - call.first_block))
-            group.blocks.append(_Block(index, size))
+            by_slot[slot].blocks.append(_Block(index, size))
         places = asyncio.Semaphore(_GROUPS_MAX)
         async with asyncio.TaskGroup() as tasks:
             for group in groups.values():
