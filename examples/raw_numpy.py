@@ -59,7 +59,7 @@ def main() -> None:
         # Another prompt that begins with the same 200 tokens shares 3 blocks of 64.
         other = np.concatenate([prompt[:200], random.integers(0, 32_000, size=100)])
         hit = client.lookup(other, budget_s=1.0)
-        reason = hit.reason.name if hit.reason else "present"
+        reason = hit.reason or "present"
         print(f"found {hit.tokens} of {len(other)} tokens; the next block: {reason}")
 
         into = np.empty((4, 2, 2, hit.tokens, 32), dtype=np.float16)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvorum.client.wireenum import WireEnum
 from kvorum.core.errors import KvorumError
 
 
-class NodeState(enum.IntEnum):
+class NodeState(WireEnum):
     """Health of a node; numbers equal `kvorum.v1.MemberState`."""
 
     UNKNOWN = 0

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from kvorum.client.destinations import Destination
 from kvorum.client.tensors import Array
+from kvorum.client.wireenum import WireEnum
 from kvorum.core.errors import KvorumError
 
 
-class MissReason(enum.IntEnum):
+class MissReason(WireEnum):
     """Why a block is not there; numbers equal `kvorum.v1.MissReason`."""
 
     NEVER_STORED = 1
@@ -177,7 +177,7 @@ class Fetched:
         return self._destination.views(self._blocks)
 
 
-class StoreOutcome(enum.IntEnum):
+class StoreOutcome(WireEnum):
     """What became of one block of a store; numbers equal `kvorum.v1.PutOutcome`."""
 
     STORED = 1
