@@ -11,9 +11,7 @@ import hashlib
 import logging
 import os
 import secrets
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +23,7 @@ from kvorum.cli.local_settings import LocalSettings
 from kvorum.cli.member_process import MemberProcess, never
 from kvorum.cli.ports import LOOPBACK, free_ports, taken_ports
 from kvorum.cli.private_file import check_replaceable, write_private
+from kvorum.cli.scratch import Scratch, sweep
 from kvorum.core.errors import InvalidArgumentError, UnavailableError
 from kvorum.placement import SECRET_BYTES, ClusterFile, ClusterMap, Member, Tenant
 
@@ -53,7 +52,7 @@ class LocalCluster:
         self.settings = settings or LocalSettings()
         self._map: ClusterMap | None = None
         self._processes: dict[str, MemberProcess] = {}
-        self._directory: Path | None = None
+        self._scratch: Scratch | None = None
         self._cluster_file: Path | None = None
 
     def __enter__(self) -> Self:
@@ -124,8 +123,7 @@ class LocalCluster:
 
     def _start(self, cancelled: Callable[[], bool]) -> None:
         settings = self.settings
-        directory = settings.directory or Path(tempfile.mkdtemp(prefix="kvorum-"))
-        self._directory = directory
+        directory = settings.directory or self._temporary()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         deadline = time.monotonic() + settings.start_s
         for draw in range(1, _PORT_DRAWS_MAX + 1):
@@ -141,6 +139,11 @@ class LocalCluster:
                 _LOG.info("ports taken, drawing others: draw=%d", draw)
             else:
                 return
+
+    def _temporary(self) -> Path:
+        sweep()
+        self._scratch = Scratch()
+        return self._scratch.path
 
     def _ports(self) -> list[int]:
         count = self.settings.zones * self.settings.shards
@@ -244,9 +247,9 @@ class LocalCluster:
             hurried: asked often; True kills what has not ended yet.
         """
         self._end_processes(hurried)
-        if self._directory is not None and self.settings.directory is None:
-            shutil.rmtree(self._directory, ignore_errors=True)
-        self._directory = None
+        if self._scratch is not None:
+            self._scratch.remove()
+            self._scratch = None
 
     def _end_processes(self, hurried: Callable[[], bool] = never) -> None:
         _end(list(self._processes.values()), self.settings.drain_s, hurried)
