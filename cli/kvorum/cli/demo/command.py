@@ -48,14 +48,14 @@ def command(model_name: str, short: bool, seed: int, lookup_budget_s: float, as_
     generated plainly and with the cache; the output must be the same. Exits with 1 if it is not,
     or if a criterion fails.
     """
-    from kvorum.cli.demo.play import DemoOptions, run_demo  # noqa: PLC0415  # starts processes
+    from kvorum.cli.demo.play import DemoOptions, run_demo  # starts processes
 
     options = DemoOptions(model=model_name, short=short, seed=seed, lookup_budget_s=lookup_budget_s)
     report = run_demo(options, progress=lambda line: print(line, file=sys.stderr, flush=True))
     if as_json:
         print_json(report.to_json())
     elif is_terminal():
-        from rich.console import Console  # noqa: PLC0415  # only a terminal needs rich
+        from rich.console import Console  # only a terminal needs rich
 
         console = Console(highlight=False)
         console.print(rich_view(report, console.width))

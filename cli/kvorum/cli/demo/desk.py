@@ -58,8 +58,8 @@ def worker_main(pipe: Connection, spec: WorkerSpec) -> None:
 
 
 def _serve(pipe: Connection, spec: WorkerSpec) -> None:
-    from kvorum.client import Client  # noqa: PLC0415  # only workers need them
-    from kvorum.client.engines.transformers import (  # noqa: PLC0415
+    from kvorum.client import Client  # only workers need them
+    from kvorum.client.engines.transformers import (
         CachedGenerator,
         GeneratorSettings,
         fingerprint_of,
@@ -93,7 +93,7 @@ def _serve(pipe: Connection, spec: WorkerSpec) -> None:
 
 def _load(spec: WorkerSpec) -> tuple[Any, Any]:
     model.quiet_libraries()
-    import torch  # noqa: PLC0415  # heavy, and not for the parent
+    import torch  # heavy, and not for the parent
 
     # One worker computes at a time, and the nodes need a core only while they send.
     torch.set_num_threads(min(THREADS_MAX, torch.get_num_threads()))
@@ -108,7 +108,7 @@ class Desk:
         self,
         generator: CachedGenerator,
         client: Client,
-        tokenizer: Any,  # noqa: ANN401
+        tokenizer: Any,
         max_new_tokens: int,
     ) -> None:
         self._generator = generator

@@ -41,8 +41,8 @@ def release(kind: str) -> str:
 
 
 def _make_real(work: Path) -> tuple[str, str]:
-    import torch  # noqa: PLC0415
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     gguf = gguf_path()
     if gguf is None:
@@ -59,7 +59,7 @@ def _make_real(work: Path) -> tuple[str, str]:
     return "SmolLM2-135M-Instruct", f"{gguf.name} sha256:{digest} {_FORM}"
 
 
-def _forget_quantization(model: Any) -> None:  # noqa: ANN401  # a model of transformers
+def _forget_quantization(model: Any) -> None:  # a model of transformers
     # The weights are plain float32 by now, but a model that still calls itself quantized refuses
     # to be saved.
     model.hf_quantizer = None
@@ -70,8 +70,8 @@ def _forget_quantization(model: Any) -> None:  # noqa: ANN401  # a model of tran
 
 
 def _make_tiny(work: Path) -> tuple[str, str]:
-    import torch  # noqa: PLC0415
-    from transformers import (  # noqa: PLC0415
+    import torch
+    from transformers import (
         LlamaConfig,
         LlamaForCausalLM,
         PreTrainedTokenizerFast,

@@ -130,8 +130,8 @@ def make_ready(kind: str, cache: Path) -> ReadyModel:
 
 def load(ready: ReadyModel) -> tuple[Any, Any]:
     """Load tokenizer and model from the cache folder, the model in float32 for evaluation."""
-    import torch  # noqa: PLC0415  # heavy, and only workers need it
-    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
+    import torch  # heavy, and only workers need it
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(ready.directory)
     model = AutoModelForCausalLM.from_pretrained(ready.directory, dtype=torch.float32)
@@ -143,7 +143,7 @@ def quiet_libraries() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("TQDM_DISABLE", "1")
-    from transformers.utils import logging  # noqa: PLC0415
+    from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -43,8 +43,8 @@ def plain_view(report: DemoReport) -> str:
 
 def rich_view(report: DemoReport, width: int) -> RenderableType:
     """Return the report as rich renders it within `width` columns."""
-    from rich.console import Group  # noqa: PLC0415  # only a terminal needs rich
-    from rich.text import Text  # noqa: PLC0415
+    from rich.console import Group  # only a terminal needs rich
+    from rich.text import Text
 
     lines = [Text.assemble((f"{name:<18}", "bold"), text) for name, text in facts(report).items()]
     return Group(
